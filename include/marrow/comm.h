@@ -1,0 +1,94 @@
+/* comm.h - the life of a communicator.
+ *
+ * Threads: different communicators may be used from different threads at once. One communicator may be used by one thread
+ * at a time; a second one gets MARROW_INVALID_USAGE. marrow_comm_abort(), marrow_comm_async_error() and
+ * marrow_last_error() may be called from any thread at any time before marrow_comm_destroy() is entered.
+ *
+ * Every function returns a status; marrow_last_error() says in words who failed, on what, and what to do. */
+#ifndef MARROW_COMM_H
+#define MARROW_COMM_H
+
+#include "types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Zero-initialise with MARROW_CONFIG_INIT, then set fields. Zero or NULL in a field means: environment, else default. */
+struct marrow_config {
+	size_t size;             /* sizeof(struct marrow_config) of the caller's header */
+	enum marrow_target target;
+	uint32_t max_ctas;       /* hard cap on CUDA blocks (channels) a collective uses; 0: default (MARROW_MAX_CTAS) */
+	uint64_t timeout_ms;     /* deadline of every device wait and of init; 0: default 30 min for waits, 5 min for init (MARROW_TIMEOUT_MS) */
+	const char *host_id;     /* overrides this rank's host identity (MARROW_HOST_ID); emulates several hosts */
+	const char *socket_ifname; /* interface for the bootstrap, prefix match, '=' prefix exact (MARROW_SOCKET_IFNAME) */
+	const char *algo;        /* forces an algorithm where it applies (MARROW_ALGO): oneshot twoshot bulk */
+};
+#define MARROW_CONFIG_INIT { sizeof(struct marrow_config), MARROW_TARGET_AUTO, 0, 0, NULL, NULL, NULL }
+
+struct marrow_comm_properties {
+	size_t size;               /* set by the caller to sizeof(struct marrow_comm_properties) */
+	enum marrow_target target;
+	uint32_t rank, nranks;
+	uint32_t ranks_on_host;    /* ranks whose memory this rank maps, itself included */
+	int32_t device;            /* CUDA device ordinal, -1 on the host target */
+	uint32_t channel_cap;      /* most channels a collective uses */
+	uint64_t arena_bytes;      /* shared memory this rank contributes: device memory on the cuda target, 0 for one rank */
+	uint64_t chunk_bytes;      /* largest staging chunk */
+	uint64_t oneshot_max_bytes;/* largest all-reduce sent as packets in one shot */
+	uint64_t timeout_ms;       /* deadline of a device wait */
+};
+
+/* Version of the library: compare with MARROW_VERSION. */
+MARROW_API int marrow_get_version(void);
+/* Short text of a status; never NULL. Static storage. */
+MARROW_API const char *marrow_status_string(enum marrow_status status);
+/* What last went wrong: on this communicator, or in this thread if comm is NULL. Never NULL; the text stays valid until
+ * the calling thread's next marrow_last_error(). */
+MARROW_API const char *marrow_last_error(const struct marrow_comm *comm);
+
+/* Makes an id and opens the listening socket behind it. One of the ranks that use the id must live in the calling
+ * process. The socket closes when that communicator has been set up. */
+MARROW_API enum marrow_status marrow_get_unique_id(struct marrow_unique_id *id);
+
+/* Collective over nranks ranks: every rank calls with the same id and nranks and its own rank in [0, nranks). Blocks until
+ * all have arrived, all paths between ranks of a host are mapped and proved with data, or the deadline passed.
+ * Within marrow_group_start()/end() the work is done at the outermost group end (one thread may so create several ranks);
+ * *comm is set at once and may be used after the group end. The CUDA device current at the call is the rank's device.
+ * On failure *comm is NULL and nothing is left behind. */
+MARROW_API enum marrow_status marrow_comm_init(struct marrow_comm **comm, uint32_t nranks,
+					       const struct marrow_unique_id *id, uint32_t rank,
+					       const struct marrow_config *config);
+/* As marrow_comm_init(), with rank, size and root address from the environment: MARROW_RANK MARROW_NRANKS
+ * MARROW_ROOT=host:port (rank 0 listens there), else torchrun's RANK WORLD_SIZE MASTER_ADDR MASTER_PORT (port + 1),
+ * else Open MPI's OMPI_COMM_WORLD_RANK/SIZE with MARROW_ROOT. The CUDA device is local rank modulo device count. */
+MARROW_API enum marrow_status marrow_comm_init_env(struct marrow_comm **comm, const struct marrow_config *config);
+
+MARROW_API enum marrow_status marrow_comm_rank(const struct marrow_comm *comm, uint32_t *rank);
+MARROW_API enum marrow_status marrow_comm_count(const struct marrow_comm *comm, uint32_t *nranks);
+MARROW_API enum marrow_status marrow_comm_device(const struct marrow_comm *comm, int32_t *device);
+MARROW_API enum marrow_status marrow_comm_get_properties(const struct marrow_comm *comm, struct marrow_comm_properties *properties);
+
+/* Waits until this rank's operations are done and says goodbye to the peers. After it only destroy is allowed. Local: does
+ * not wait for other ranks beyond the operations in flight. */
+MARROW_API enum marrow_status marrow_comm_finalize(struct marrow_comm *comm);
+/* Finalizes if need be and frees. Memory that a peer still maps lives until that peer lets go. NULL is allowed. */
+MARROW_API enum marrow_status marrow_comm_destroy(struct marrow_comm *comm);
+/* Makes every operation of this communicator leave, queued ones included, here and at the peers, and returns without
+ * waiting. Any thread. Then only destroy remains. */
+MARROW_API enum marrow_status marrow_comm_abort(struct marrow_comm *comm);
+/* *error: MARROW_SUCCESS, or the first failure of an operation, a peer's or this rank's; sticky. Cheap (no CUDA call) but for
+ * a look at the peers' sockets at most every 100 ms. The text is in marrow_last_error(comm). */
+MARROW_API enum marrow_status marrow_comm_async_error(struct marrow_comm *comm, enum marrow_status *error);
+
+/* Operations between start and the matching end are issued at the outermost end, in call order for each communicator. Groups
+ * nest. One thread may hold calls for several communicators; on the cuda target all streams of a communicator in the
+ * group wait for each other. On the host target communicators of different ranks run on threads that end joins.
+ * If a call in the group failed, end issues nothing and returns that status. */
+MARROW_API enum marrow_status marrow_group_start(void);
+MARROW_API enum marrow_status marrow_group_end(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

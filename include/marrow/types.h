@@ -1,0 +1,98 @@
+/* types.h - statuses, element types, operations and small structs of the public API.
+ *
+ * Numeric values are part of the ABI and never change meaning. */
+#ifndef MARROW_TYPES_H
+#define MARROW_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MARROW_VERSION_MAJOR 0
+#define MARROW_VERSION_MINOR 1
+#define MARROW_VERSION_PATCH 0
+/* What marrow_get_version() returns for this header: major * 10000 + minor * 100 + patch. */
+#define MARROW_VERSION (MARROW_VERSION_MAJOR * 10000 + MARROW_VERSION_MINOR * 100 + MARROW_VERSION_PATCH)
+
+#if defined(__GNUC__)
+#define MARROW_API __attribute__((visibility("default")))
+#else
+#define MARROW_API
+#endif
+
+/* One list makes the enum, the names and the texts: X(name, value, text). */
+#define MARROW_STATUS_LIST(X) \
+	X(SUCCESS, 0, "success") \
+	X(INVALID_ARGUMENT, 1, "an argument is invalid") \
+	X(INVALID_USAGE, 2, "the call is not allowed in this state") \
+	X(OUT_OF_MEMORY, 3, "memory could not be allocated") \
+	X(SYSTEM_ERROR, 4, "a system call failed") \
+	X(CUDA_ERROR, 5, "a CUDA call failed") \
+	X(TIMEOUT, 6, "a deadline passed while waiting for a rank") \
+	X(MISMATCH, 7, "ranks made different calls, or run different versions or configurations") \
+	X(REMOTE_ERROR, 8, "another rank failed, left or aborted") \
+	X(ABORTED, 9, "the communicator was aborted by this rank") \
+	X(UNSUPPORTED, 10, "not supported by this build, machine or target") \
+	X(IN_PROGRESS, 11, "an operation is still under way") \
+	X(INTERNAL_ERROR, 12, "internal error: please report it")
+
+enum marrow_status {
+#define MARROW_X(name, value, text) MARROW_##name = value,
+	MARROW_STATUS_LIST(MARROW_X)
+#undef MARROW_X
+};
+
+/* Element types: X(name, value, bytes). float16 is IEEE binary16, bfloat16 its 8-bit-exponent sibling. */
+#define MARROW_TYPE_LIST(X) \
+	X(INT8, 0, 1) \
+	X(UINT8, 1, 1) \
+	X(INT32, 2, 4) \
+	X(UINT32, 3, 4) \
+	X(INT64, 4, 8) \
+	X(UINT64, 5, 8) \
+	X(FLOAT16, 6, 2) \
+	X(FLOAT32, 7, 4) \
+	X(FLOAT64, 8, 8) \
+	X(BFLOAT16, 9, 2)
+
+enum marrow_type {
+#define MARROW_X(name, value, bytes) MARROW_##name = value,
+	MARROW_TYPE_LIST(MARROW_X)
+#undef MARROW_X
+};
+
+/* Reduction operations. Within a host the reduction runs in rank order: ((x0 + x1) + x2) + ...
+ * 8- and 16-bit floats accumulate in float32, everything else in its own type; integers wrap; the result is rounded once.
+ * avg divides that sum once by the number of ranks (integers truncate towards zero). min and max: a NaN in any
+ * input makes the result NaN. Every NaN result has one bit pattern: positive, quiet, payload zero (0x7fc00000, 0x7e00, ...).
+ * premulsum operations are made by marrow_op_create_premulsum() and have values from MARROW_OP_DYNAMIC up. */
+enum marrow_op {
+	MARROW_SUM = 0,
+	MARROW_PROD = 1,
+	MARROW_MAX = 2,
+	MARROW_MIN = 3,
+	MARROW_AVG = 4,
+	MARROW_OP_DYNAMIC = 16,
+	MARROW_OP_MAX = 0x7fffffff
+};
+
+/* Where protocol code runs. */
+enum marrow_target {
+	MARROW_TARGET_AUTO = 0, /* cuda where the build and the machine have it, else host */
+	MARROW_TARGET_HOST = 1, /* the CPU: buffers are ordinary memory, streams are ignored, a call returns when done */
+	MARROW_TARGET_CUDA = 2  /* the CUDA device current at init */
+};
+
+/* Where the scalar of a premulsum operation lives. */
+enum marrow_scalar_residence {
+	MARROW_SCALAR_HOST = 0,  /* copied when the operation is created */
+	MARROW_SCALAR_DEVICE = 1 /* read by the kernel each time: memory the communicator's target can read */
+};
+
+/* 128 opaque bytes that name one communicator to be; contains a random key. Plain data: send it by any means. */
+struct marrow_unique_id {
+	uint8_t bytes[128];
+};
+
+struct marrow_comm;
+
+#endif

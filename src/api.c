@@ -1,0 +1,492 @@
+/* api.c - the public functions: argument checks, who may call when, hand over. */
+#include "comm.h"
+
+#include "base/env.h"
+#include "base/log.h"
+#include "mrw_build.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+int marrow_get_version(void)
+{
+	return MARROW_VERSION;
+}
+
+static bool is_handle(const struct marrow_comm *comm, uint32_t life)
+{
+	return comm && __atomic_load_n(&comm->life, __ATOMIC_ACQUIRE) == life;
+}
+
+const char *marrow_last_error(const struct marrow_comm *comm)
+{
+	static _Thread_local char text[MRW_ERROR_TEXT_BYTES];
+	if (!comm) {
+		snprintf(text, sizeof text, "%s", mrw_error_text());
+	} else if (!is_handle(comm, MRW_LIFE_LIVE) && !is_handle(comm, MRW_LIFE_FINALIZED)) {
+		snprintf(text, sizeof text, "not a live communicator");
+	} else {
+		pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->lock;
+		pthread_mutex_lock(lock);
+		snprintf(text, sizeof text, "%s", comm->error);
+		pthread_mutex_unlock(lock);
+	}
+	return text;
+}
+
+enum marrow_status mrw_comm_enter(struct marrow_comm *comm, const char *call)
+{
+	uint32_t idle = 0;
+	if (!comm)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: the communicator is NULL", call);
+	if (is_handle(comm, MRW_LIFE_FINALIZED))
+		return mrw_fail(MARROW_INVALID_USAGE, "%s: rank %u has finalized this communicator; only marrow_comm_destroy() is left", call,
+				comm->rank);
+	if (is_handle(comm, MRW_LIFE_PENDING))
+		return mrw_fail(MARROW_INVALID_USAGE, "%s: the communicator is made at marrow_group_end()", call);
+	if (!is_handle(comm, MRW_LIFE_LIVE))
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: not a live communicator (destroyed, or never made)", call);
+	if (!__atomic_compare_exchange_n(&comm->busy, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return mrw_fail(MARROW_INVALID_USAGE, "%s: another thread is using the communicator of rank %u; use one thread at a time", call,
+				comm->rank);
+	mrw_log_set_rank((int32_t)comm->rank);
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status mrw_comm_leave(struct marrow_comm *comm, enum marrow_status status)
+{
+	if (status != MARROW_SUCCESS) {
+		pthread_mutex_lock(&comm->lock);
+		if (comm->async_status == MARROW_SUCCESS)
+			snprintf(comm->error, sizeof comm->error, "%s", mrw_error_text());
+		pthread_mutex_unlock(&comm->lock);
+	}
+	__atomic_store_n(&comm->busy, 0, __ATOMIC_RELEASE);
+	return status;
+}
+
+enum marrow_status marrow_get_unique_id(struct marrow_unique_id *id)
+{
+	if (!id)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_get_unique_id: id is NULL");
+	mrw_env_check_names();
+	return mrw_boot_make_id(id, mrw_env_string(MRW_ENV_SOCKET_IFNAME));
+}
+
+static enum marrow_status target_from_text(const char *text, enum marrow_target *target)
+{
+	if (strcmp(text, "auto") == 0)
+		*target = MARROW_TARGET_AUTO;
+	else if (strcmp(text, "host") == 0)
+		*target = MARROW_TARGET_HOST;
+	else if (strcmp(text, "cuda") == 0)
+		*target = MARROW_TARGET_CUDA;
+	else
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "MARROW_TARGET is \"%s\": use auto, host or cuda", text);
+	return MARROW_SUCCESS;
+}
+
+/* Config over environment over default. */
+static enum marrow_status configure(struct marrow_comm *comm, const struct marrow_config *user)
+{
+	struct marrow_config config = MARROW_CONFIG_INIT;
+	const char *algo = mrw_env_string(MRW_ENV_ALGO), *host_id = mrw_env_string(MRW_ENV_HOST_ID);
+	const char *ifname = mrw_env_string(MRW_ENV_SOCKET_IFNAME);
+	int64_t ctas, timeout;
+	if (user) {
+		if (user->size == 0 || user->size > sizeof config)
+			return mrw_fail(MARROW_INVALID_ARGUMENT, "config.size is %zu: start from MARROW_CONFIG_INIT of this library's header (%zu)",
+					user->size, sizeof config);
+		memcpy(&config, user, user->size);
+	}
+	MRW_TRY(target_from_text(mrw_env_string(MRW_ENV_TARGET), &comm->init.target));
+	if (config.target != MARROW_TARGET_AUTO)
+		comm->init.target = config.target;
+	if ((uint32_t)config.target > MARROW_TARGET_CUDA)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "config.target is %d: use enum marrow_target", (int)config.target);
+	MRW_TRY(mrw_env_int(MRW_ENV_MAX_CTAS, 0, &ctas));
+	MRW_TRY(mrw_env_int(MRW_ENV_TIMEOUT_MS, 0, &timeout));
+	comm->max_ctas = config.max_ctas ? config.max_ctas : (uint32_t)ctas;
+	if (comm->max_ctas > MRW_MAX_CHANNELS)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "config.max_ctas is %u: at most %u", comm->max_ctas, MRW_MAX_CHANNELS);
+	comm->timeout_ms = config.timeout_ms ? config.timeout_ms : (uint64_t)timeout;
+	if (config.algo)
+		algo = config.algo;
+	comm->forced_algo = algo[0] ? mrw_algo_from_name(algo) : -1;
+	if (algo[0] && comm->forced_algo < 0)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "algorithm \"%s\": use oneshot, twoshot or bulk (MARROW_ALGO, config.algo)", algo);
+	if (config.host_id)
+		host_id = config.host_id;
+	if (strlen(host_id) >= sizeof comm->init.host_id)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "the host id is longer than %zu characters", sizeof comm->init.host_id - 1);
+	snprintf(comm->init.host_id, sizeof comm->init.host_id, "%s", host_id);
+	if (config.socket_ifname)
+		ifname = config.socket_ifname;
+	if (strlen(ifname) >= sizeof comm->init.ifname)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "the interface name is longer than %zu characters", sizeof comm->init.ifname - 1);
+	snprintf(comm->init.ifname, sizeof comm->init.ifname, "%s", ifname);
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status init_common(struct marrow_comm **out, uint32_t nranks, const struct marrow_unique_id *id, uint32_t rank,
+				      int32_t local_rank, const struct marrow_config *config)
+{
+	struct marrow_comm *comm = mrw_comm_take();
+	enum marrow_status status;
+	if (!comm)
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for a communicator");
+	comm->rank = rank;
+	comm->nranks = nranks;
+	comm->init.user = out;
+	if (id)
+		comm->init.id = *id;
+	comm->init.local_rank = local_rank;
+	comm->init.device = -1;
+	MRW_TRY_GOTO(configure(comm, config));
+#if MRW_HAVE_CUDA
+	if (local_rank < 0 && comm->init.target != MARROW_TARGET_HOST && mrw_cuda_runtime.present())
+		comm->init.device = mrw_cuda_runtime.current();
+#endif
+	__atomic_store_n(&comm->life, MRW_LIFE_PENDING, __ATOMIC_RELEASE);
+	if (mrw_group_active())
+		MRW_TRY_GOTO(mrw_group_add_init(comm));
+	else
+		MRW_TRY_GOTO(mrw_comm_build(comm));
+	*out = comm;
+	return MARROW_SUCCESS;
+fail:
+	mrw_comm_give_back(comm);
+	return status;
+}
+
+enum marrow_status marrow_comm_init(struct marrow_comm **comm, uint32_t nranks, const struct marrow_unique_id *id, uint32_t rank,
+				    const struct marrow_config *config)
+{
+	enum marrow_status status;
+	if (!comm)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init: comm is NULL");
+	*comm = NULL;
+	mrw_env_check_names();
+	if (nranks == 0)
+		status = mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init: nranks is 0");
+	else if (rank >= nranks)
+		status = mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init: rank %u of %u: ranks are 0 to %u", rank, nranks, nranks - 1);
+	else if (!id && nranks > 1)
+		status = mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init: id is NULL; make it with marrow_get_unique_id() on one rank and send "
+				  "it to all");
+	else
+		status = init_common(comm, nranks, id, rank, -1, config);
+	if (status != MARROW_SUCCESS)
+		mrw_group_failed(status);
+	return status;
+}
+
+/* A launcher's number; -1 if unset. */
+static enum marrow_status foreign_int(const char *name, int64_t *value)
+{
+	const char *text = mrw_env_foreign(name);
+	char *end;
+	*value = -1;
+	if (!text || !text[0])
+		return MARROW_SUCCESS;
+	*value = strtoll(text, &end, 10);
+	if (*end || *value < 0)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s is \"%s\": expected a number from 0 up", name, text);
+	return MARROW_SUCCESS;
+}
+
+/* Who am I, and where is rank 0: Marrow's own variables, then torchrun's, then Open MPI's. */
+struct launch_place {
+	int64_t rank, nranks, local_rank;
+	char root[300];
+};
+
+static enum marrow_status find_place(struct launch_place *p)
+{
+	int64_t port;
+	memset(p, 0, sizeof *p);
+	MRW_TRY(mrw_env_int(MRW_ENV_RANK, -1, &p->rank));
+	MRW_TRY(mrw_env_int(MRW_ENV_NRANKS, -1, &p->nranks));
+	snprintf(p->root, sizeof p->root, "%s", mrw_env_string(MRW_ENV_ROOT));
+	p->local_rank = p->rank;
+	if (p->rank >= 0 || p->nranks >= 0)
+		return MARROW_SUCCESS;
+	MRW_TRY(foreign_int("RANK", &p->rank));
+	MRW_TRY(foreign_int("WORLD_SIZE", &p->nranks));
+	MRW_TRY(foreign_int("LOCAL_RANK", &p->local_rank));
+	MRW_TRY(foreign_int("MASTER_PORT", &port));
+	const char *master = mrw_env_foreign("MASTER_ADDR");
+	if (p->rank >= 0 && p->nranks >= 0) {
+		if (!p->root[0] && master && port >= 0)
+			snprintf(p->root, sizeof p->root, strchr(master, ':') ? "[%s]:%lld" : "%s:%lld", master, (long long)port + 1);
+		return MARROW_SUCCESS;
+	}
+	MRW_TRY(foreign_int("OMPI_COMM_WORLD_RANK", &p->rank));
+	MRW_TRY(foreign_int("OMPI_COMM_WORLD_SIZE", &p->nranks));
+	MRW_TRY(foreign_int("OMPI_COMM_WORLD_LOCAL_RANK", &p->local_rank));
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status marrow_comm_init_env(struct marrow_comm **comm, const struct marrow_config *config)
+{
+	struct launch_place place;
+	struct marrow_unique_id id;
+	if (!comm)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init_env: comm is NULL");
+	*comm = NULL;
+	mrw_env_check_names();
+	MRW_TRY(find_place(&place));
+	if (place.rank < 0 || place.nranks <= 0)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init_env: set MARROW_RANK, MARROW_NRANKS and MARROW_ROOT=host:port (or start with "
+				"torchrun or mpirun)");
+	if (place.rank >= place.nranks)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init_env: rank %lld of %lld: ranks are 0 to %lld", (long long)place.rank,
+				(long long)place.nranks, (long long)place.nranks - 1);
+	if (place.nranks > 1) {
+		if (!place.root[0])
+			return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init_env: set MARROW_ROOT=host:port, where rank 0 shall listen");
+		MRW_TRY(mrw_boot_make_env_id(&id, place.root, (uint32_t)place.nranks, place.rank == 0));
+	}
+	return init_common(comm, (uint32_t)place.nranks, place.nranks > 1 ? &id : NULL, (uint32_t)place.rank,
+			   (int32_t)(place.local_rank >= 0 ? place.local_rank : place.rank), config);
+}
+
+/* Queries are allowed while other calls run. */
+static enum marrow_status check_live(const struct marrow_comm *comm, const void *out, const char *call)
+{
+	if (!is_handle(comm, MRW_LIFE_LIVE) && !is_handle(comm, MRW_LIFE_FINALIZED))
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: not a live communicator (NULL, destroyed, or made at group end)", call);
+	if (!out)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: the result pointer is NULL", call);
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status marrow_comm_rank(const struct marrow_comm *comm, uint32_t *rank)
+{
+	MRW_TRY(check_live(comm, rank, "marrow_comm_rank"));
+	*rank = comm->rank;
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status marrow_comm_count(const struct marrow_comm *comm, uint32_t *nranks)
+{
+	MRW_TRY(check_live(comm, nranks, "marrow_comm_count"));
+	*nranks = comm->nranks;
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status marrow_comm_device(const struct marrow_comm *comm, int32_t *device)
+{
+	MRW_TRY(check_live(comm, device, "marrow_comm_device"));
+	*device = comm->device.info.ordinal;
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status marrow_comm_get_properties(const struct marrow_comm *comm, struct marrow_comm_properties *properties)
+{
+	struct marrow_comm_properties p;
+	MRW_TRY(check_live(comm, properties, "marrow_comm_get_properties"));
+	if (properties->size == 0 || properties->size > sizeof p)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_get_properties: set properties->size to sizeof(struct marrow_comm_properties)");
+	memset(&p, 0, sizeof p);
+	p.size = properties->size;
+	p.target = comm->device.runtime->target;
+	p.rank = comm->rank;
+	p.nranks = comm->nranks;
+	p.ranks_on_host = comm->nranks;
+	p.device = comm->device.info.ordinal;
+	p.channel_cap = comm->channel_cap;
+	p.arena_bytes = comm->arena.mapped;
+	p.chunk_bytes = comm->args.layout.chunk_bytes;
+	p.oneshot_max_bytes = mrw_oneshot_max_bytes(&comm->args.layout, comm->channel_cap);
+	p.timeout_ms = comm->args.deadline_ns / 1000000;
+	memcpy(properties, &p, p.size);
+	return MARROW_SUCCESS;
+}
+
+/* How long destroy waits for operations in flight once the communicator has failed. */
+enum { MRW_DRAIN_MS = 5000 };
+
+struct drain {
+	struct marrow_comm *comm;
+	struct timespec since;
+};
+
+static bool drain_poll(void *p)
+{
+	struct drain *d = p;
+	struct timespec now;
+	if (mrw_comm_look(d->comm, true) == MARROW_SUCCESS)
+		return true;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (d->since.tv_sec == 0)
+		d->since = now;
+	return (now.tv_sec - d->since.tv_sec) * 1000 + (now.tv_nsec - d->since.tv_nsec) / 1000000 < MRW_DRAIN_MS;
+}
+
+static enum marrow_status drain(struct marrow_comm *comm)
+{
+	struct drain d = {comm, {0, 0}};
+	return comm->device.runtime->finish(&comm->device, drain_poll, &d);
+}
+
+static enum marrow_status finalize(struct marrow_comm *comm)
+{
+	enum marrow_status status = drain(comm);
+	if (status != MARROW_SUCCESS)
+		return status;
+	if (comm->boot && __atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE) == MARROW_SUCCESS)
+		mrw_boot_tell(comm->boot, MRW_NOTICE_BYE, "");
+	__atomic_store_n(&comm->life, MRW_LIFE_FINALIZED, __ATOMIC_RELEASE);
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status marrow_comm_finalize(struct marrow_comm *comm)
+{
+	MRW_TRY(mrw_comm_enter(comm, "marrow_comm_finalize"));
+	return mrw_comm_leave(comm, finalize(comm));
+}
+
+enum marrow_status marrow_comm_destroy(struct marrow_comm *comm)
+{
+	uint32_t idle = 0;
+	if (!comm)
+		return MARROW_SUCCESS;
+	if (!is_handle(comm, MRW_LIFE_LIVE) && !is_handle(comm, MRW_LIFE_FINALIZED))
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_destroy: not a live communicator (destroyed twice?)");
+	if (!__atomic_compare_exchange_n(&comm->busy, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return mrw_fail(MARROW_INVALID_USAGE, "marrow_comm_destroy: another thread is using the communicator of rank %u; abort first, let "
+				"its call return, then destroy", comm->rank);
+	enum marrow_status status = MARROW_SUCCESS;
+	if (is_handle(comm, MRW_LIFE_LIVE))
+		status = finalize(comm);
+	if (status == MARROW_TIMEOUT) {
+		/* A kernel may still touch the memory: it stays until the process ends. */
+		mrw_log(MRW_LOG_WARN, "operations did not leave within %d ms; the communicator's memory is kept", MRW_DRAIN_MS);
+		comm->device_open = false;
+		status = MARROW_SUCCESS;
+	}
+	mrw_comm_dismantle(comm);
+	mrw_comm_give_back(comm);
+	return status;
+}
+
+enum marrow_status marrow_comm_abort(struct marrow_comm *comm)
+{
+	if (!is_handle(comm, MRW_LIFE_LIVE) && !is_handle(comm, MRW_LIFE_FINALIZED))
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_abort: not a live communicator");
+	if (comm->page)
+		__atomic_store_n(&comm->page->abort, mrw_cause(MRW_FAULT_ABORT, comm->rank, comm->rank, 0), __ATOMIC_RELEASE);
+	pthread_mutex_lock(&comm->lock);
+	if (!comm->aborted && comm->boot)
+		mrw_boot_tell(comm->boot, MRW_NOTICE_ABORT, "aborted the communicator");
+	comm->aborted = true;
+	if (comm->async_status == MARROW_SUCCESS) {
+		snprintf(comm->error, sizeof comm->error, "rank %u aborted the communicator", comm->rank);
+		__atomic_store_n(&comm->async_status, MARROW_ABORTED, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&comm->lock);
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status marrow_comm_async_error(struct marrow_comm *comm, enum marrow_status *error)
+{
+	MRW_TRY(check_live(comm, error, "marrow_comm_async_error"));
+	*error = mrw_comm_look(comm, true);
+	return MARROW_SUCCESS;
+}
+
+/* The one way of every collective. */
+static enum marrow_status collective(const char *name, enum mrw_func func, const void *send, void *recv, size_t count,
+				     enum marrow_type type, enum marrow_op op, uint32_t root, struct marrow_comm *comm, void *stream)
+{
+	struct mrw_task task;
+	enum marrow_status status = mrw_comm_enter(comm, name);
+	if (status == MARROW_SUCCESS) {
+		status = mrw_plan_call(comm, func, send, recv, count, type, op, root, stream, &task);
+		if (status == MARROW_SUCCESS)
+			status = mrw_group_active() ? mrw_group_add(&task) : mrw_issue(&task);
+		mrw_comm_leave(comm, status);
+	}
+	if (status != MARROW_SUCCESS)
+		mrw_group_failed(status);
+	return status;
+}
+
+enum marrow_status marrow_all_reduce(const void *send, void *recv, size_t count, enum marrow_type type, enum marrow_op op,
+				     struct marrow_comm *comm, void *stream)
+{
+	return collective("marrow_all_reduce", MRW_FUNC_ALL_REDUCE, send, recv, count, type, op, 0, comm, stream);
+}
+
+enum marrow_status marrow_broadcast(const void *send, void *recv, size_t count, enum marrow_type type, uint32_t root,
+				    struct marrow_comm *comm, void *stream)
+{
+	return collective("marrow_broadcast", MRW_FUNC_BROADCAST, send, recv, count, type, MARROW_SUM, root, comm, stream);
+}
+
+enum marrow_status marrow_all_gather(const void *send, void *recv, size_t count, enum marrow_type type, struct marrow_comm *comm,
+				     void *stream)
+{
+	return collective("marrow_all_gather", MRW_FUNC_ALL_GATHER, send, recv, count, type, MARROW_SUM, 0, comm, stream);
+}
+
+enum marrow_status marrow_reduce_scatter(const void *send, void *recv, size_t count, enum marrow_type type, enum marrow_op op,
+					 struct marrow_comm *comm, void *stream)
+{
+	return collective("marrow_reduce_scatter", MRW_FUNC_REDUCE_SCATTER, send, recv, count, type, op, 0, comm, stream);
+}
+
+enum marrow_status marrow_barrier(struct marrow_comm *comm, void *stream)
+{
+	return collective("marrow_barrier", MRW_FUNC_BARRIER, NULL, NULL, 0, MARROW_UINT8, MARROW_SUM, 0, comm, stream);
+}
+
+static enum marrow_status create_premulsum(enum marrow_op *op, const void *scalar, enum marrow_type type,
+					   enum marrow_scalar_residence residence, struct marrow_comm *comm)
+{
+	uint32_t bytes = mrw_type_bytes((uint32_t)type);
+	if (!op || !scalar)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_op_create_premulsum: %s is NULL", op ? "scalar" : "op");
+	if (bytes == 0)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_op_create_premulsum: %d is no element type", (int)type);
+	if (residence != MARROW_SCALAR_HOST && residence != MARROW_SCALAR_DEVICE)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_op_create_premulsum: %d is no residence", (int)residence);
+	for (uint32_t i = 0; i < MRW_MAX_DYNAMIC_OPS; i++) {
+		struct mrw_dynamic_op *d = &comm->ops[i];
+		if (d->used)
+			continue;
+		memset(d, 0, sizeof *d);
+		d->used = true;
+		d->type = type;
+		d->residence = residence;
+		if (residence == MARROW_SCALAR_HOST)
+			memcpy(&d->scalar, scalar, bytes);
+		else
+			d->memory = scalar;
+		*op = (enum marrow_op)(MARROW_OP_DYNAMIC + i);
+		return MARROW_SUCCESS;
+	}
+	return mrw_fail(MARROW_INVALID_USAGE, "marrow_op_create_premulsum: rank %u holds %d operations already; destroy some", comm->rank,
+			MRW_MAX_DYNAMIC_OPS);
+}
+
+enum marrow_status marrow_op_create_premulsum(enum marrow_op *op, const void *scalar, enum marrow_type type,
+					      enum marrow_scalar_residence residence, struct marrow_comm *comm)
+{
+	MRW_TRY(mrw_comm_enter(comm, "marrow_op_create_premulsum"));
+	return mrw_comm_leave(comm, create_premulsum(op, scalar, type, residence, comm));
+}
+
+enum marrow_status marrow_op_destroy(enum marrow_op op, struct marrow_comm *comm)
+{
+	int32_t index = (int32_t)op - MARROW_OP_DYNAMIC;
+	MRW_TRY(mrw_comm_enter(comm, "marrow_op_destroy"));
+	enum marrow_status status = MARROW_SUCCESS;
+	if (index < 0 || index >= MRW_MAX_DYNAMIC_OPS || !comm->ops[index].used)
+		status = mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_op_destroy: %d is no premulsum operation of this communicator", (int)op);
+	else
+		comm->ops[index].used = false;
+	return mrw_comm_leave(comm, status);
+}

@@ -1,0 +1,43 @@
+/* env.h - the one table of environment variables; env.c holds the only getenv. README's table is made from it
+ * (scripts/env_table). Unknown MARROW_* names are warned about once. */
+#ifndef MRW_ENV_H
+#define MRW_ENV_H
+
+#include <marrow/types.h>
+
+/* X(id, "NAME", kind, default text, min, max, help). kind: INT (decimal) or STRING. */
+#define MRW_ENV_LIST(X) \
+	X(RANK, "MARROW_RANK", INT, "", 0, 1 << 24, "rank of this process for marrow_comm_init_env()") \
+	X(NRANKS, "MARROW_NRANKS", INT, "", 1, 1 << 24, "number of ranks for marrow_comm_init_env()") \
+	X(ROOT, "MARROW_ROOT", STRING, "", 0, 0, "host:port (or [v6]:port) where rank 0 listens for marrow_comm_init_env()") \
+	X(HOST_ID, "MARROW_HOST_ID", STRING, "", 0, 0, "host identity; default boot id and shared-memory instance") \
+	X(TARGET, "MARROW_TARGET", STRING, "auto", 0, 0, "where protocol code runs: auto, host or cuda") \
+	X(TIMEOUT_MS, "MARROW_TIMEOUT_MS", INT, "0", 0, 1LL << 40, "deadline of init and of every device wait; 0: 5 min for init, 30 min for waits") \
+	X(ALGO, "MARROW_ALGO", STRING, "", 0, 0, "force an algorithm where it applies: oneshot, twoshot or bulk") \
+	X(MAX_CTAS, "MARROW_MAX_CTAS", INT, "0", 0, 64, "most CUDA blocks (channels) a collective uses; 0: by occupancy") \
+	X(SOCKET_IFNAME, "MARROW_SOCKET_IFNAME", STRING, "", 0, 0, "interface of the bootstrap sockets: prefix, or =exact") \
+	X(LOG, "MARROW_LOG", STRING, "warn", 0, 0, "error, warn, info or debug, and topics: select")
+
+enum mrw_env {
+#define MRW_X(id, name, kind, def, min, max, help) MRW_ENV_##id,
+	MRW_ENV_LIST(MRW_X)
+#undef MRW_X
+	MRW_ENV_COUNT
+};
+
+/* Value of a STRING variable, its default if unset or empty; never NULL. */
+const char *mrw_env_string(enum mrw_env id);
+/* Value of an INT variable; fallback if unset or empty. MARROW_INVALID_ARGUMENT names the variable, the value and the range. */
+enum marrow_status mrw_env_int(enum mrw_env id, int64_t fallback, int64_t *value);
+/* A launcher's variable that is not ours (RANK, MASTER_ADDR, OMPI_...): NULL if unset. */
+const char *mrw_env_foreign(const char *name);
+/* Warns once a process about MARROW_* names that are not in the table. */
+void mrw_env_check_names(void);
+/* Row id of the table, for the manual and tests. */
+struct mrw_env_row {
+	const char *name, *kind, *fallback, *help;
+	int64_t min, max;
+};
+const struct mrw_env_row *mrw_env_row(enum mrw_env id);
+
+#endif

@@ -1,0 +1,66 @@
+/* bootstrap.h - ranks find each other over TCP, exchange small blocks, and notice when one of them goes.
+ *
+ * The id holds: magic, wire version, 16-byte random key, and the root's address(es). The root is whichever rank of the process
+ * that made the id enters first; it accepts one connection a rank, checks key, version, size and rank, and answers with the
+ * table of all ranks' listening addresses. Then every rank holds sockets to (r +- 2^k) mod n only; all-gather and barrier
+ * run over these in ceil(log2 n) rounds (dissemination). No thread is started; after open nothing runs unless called.
+ * A connection that does not show the key within 2 s is dropped and logged; it neither joins nor stalls anything.
+ * The key travels in the clear: it keeps out accidents, scanners and other jobs, not someone who reads the wire.
+ *
+ * Threads: one bootstrap is used by one thread at a time, but mrw_boot_watch() and mrw_boot_tell() may run beside
+ * each other (they lock) once set-up is over. All sockets and files are CLOEXEC. */
+#ifndef MRW_BOOTSTRAP_H
+#define MRW_BOOTSTRAP_H
+
+#include <marrow/types.h>
+#include <stdbool.h>
+
+struct mrw_boot;
+
+struct mrw_boot_options {
+	uint64_t timeout_ms;   /* for open and for each exchange */
+	const char *ifname;    /* "" any; prefix; "=exact" */
+};
+
+/* Chooses an interface (ifname; default: first non-loopback up one with an address, else loopback), listens on it, fills id.
+ * The socket waits in a process-wide table, keyed by the id's key, for the rank that becomes root. */
+enum marrow_status mrw_boot_make_id(struct marrow_unique_id *id, const char *ifname);
+/* An id for marrow_comm_init_env(): the key is derived from the text "host:port", which all ranks must spell alike; rank 0 also
+ * listens there, on all addresses. Such a key is no secret. nranks is left out of it, so that ranks that disagree about
+ * nranks are told so instead of being dropped as strangers. The others keep trying until rank 0 is there. */
+enum marrow_status mrw_boot_make_env_id(struct marrow_unique_id *id, const char *host_port, uint32_t nranks, bool listen);
+
+/* Joins. The error names the rank(s) and address(es) missing at the timeout, a duplicate rank, different n, version or
+ * a foreign or truncated id. On failure *boot is NULL, and all ranks that have come so far fail with the root's text; the shortest
+ * timeout of any rank counts. */
+enum marrow_status mrw_boot_open(struct mrw_boot **boot, const struct marrow_unique_id *id, uint32_t rank, uint32_t nranks,
+				 const struct mrw_boot_options *options);
+/* all: nranks blocks of bytes, block r from rank r; mine may be that block. Once a rank is known to be dead, at fault or aborted,
+ * exchanges fail with MARROW_REMOTE_ERROR; a rank that fails alone (deadline, unequal bytes) tells the others as FAULT. */
+enum marrow_status mrw_boot_allgather(struct mrw_boot *boot, const void *mine, void *all, size_t bytes);
+enum marrow_status mrw_boot_barrier(struct mrw_boot *boot);
+
+/* Passes one file descriptor to each rank in peers[] (all on this machine, other processes) and receives one from each, over
+ * abstract Unix sockets with random names that the root's table holds; sender's user and the key are checked. received[i] belongs to the caller. peers[] must be symmetric. */
+enum marrow_status mrw_boot_swap_fds(struct mrw_boot *boot, const uint32_t *peers, uint32_t npeers, int fd, int *received);
+
+/* What a rank says to all others; travels by gossip over the log n sockets: each rank that reads a new notice passes it on. */
+enum mrw_boot_notice { MRW_NOTICE_NONE, MRW_NOTICE_BYE, MRW_NOTICE_ABORT, MRW_NOTICE_DEAD, MRW_NOTICE_FAULT };
+struct mrw_boot_event {
+	enum mrw_boot_notice notice;
+	uint32_t rank;           /* whom it is about */
+	char text[240];          /* DEAD: "closed its connection"; FAULT: that rank's words */
+};
+/* Sends a notice about this rank; best effort, never blocks. */
+void mrw_boot_tell(struct mrw_boot *boot, enum mrw_boot_notice notice, const char *text);
+/* Looks at the sockets without blocking. true: *event holds a notice not yet returned (BYE is returned too); a peer that hung up
+ * without BYE gives DEAD. Call until false. While another thread exchanges, that thread reads and this returns what it found.
+ * A child forked without exec holds its parent's sockets open: the parent's death shows only when the child is gone too. */
+bool mrw_boot_watch(struct mrw_boot *boot, struct mrw_boot_event *event);
+/* "rank 3 (hostname, pid 1234, 10.0.0.3)": names a rank for messages; static per boot. */
+const char *mrw_boot_name(const struct mrw_boot *boot, uint32_t rank);
+/* NULL is allowed. Says nothing: tell BYE first if the leave is orderly. Waits up to 2 s for peers that have not yet taken what
+ * they were sent (a large block of an exchange); otherwise at once. In a forked child it leaves the parent's links alone. */
+void mrw_boot_close(struct mrw_boot *boot);
+
+#endif

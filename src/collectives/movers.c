@@ -1,0 +1,13 @@
+/* movers.c - bodies that move bytes, and the path proof, on the host target. */
+#include "device/kernels.h"
+#include "move_packets.h"
+#include "move_bulk.h"
+#include "prove.h"
+
+#define MRW_BODY(name, call) \
+	static void name(const struct mrw_team *team, uint32_t channel, const struct mrw_args *args) { call(team, channel, args); }
+MRW_BODY(packets, mrw_move_packets)
+MRW_BODY(bulk, mrw_move_bulk)
+MRW_BODY(prove, mrw_prove)
+
+const struct mrw_host_movers mrw_host_movers = {{packets, bulk, prove}};

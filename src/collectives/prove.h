@@ -1,0 +1,55 @@
+/* prove.h - every peer path proved with data at init: store here, read there.
+ *
+ * Each rank fills its channel 0 slot of the first staging at every peer with a pattern of (writer, reader), publishes a token, then
+ * checks what the peers wrote. A path that is granted but loses or redirects writes (ACS, IOMMU, virtual machines) fails here,
+ * by name, instead of in the first training step. Runs once, before any operation. */
+#ifndef MRW_PROVE_H
+#define MRW_PROVE_H
+
+#include "device/operation.h"
+
+#define MRW_PROOF_TOKEN 0x50524f4f46ull
+
+MRW_DEV uint64_t mrw_proof_word(uint32_t writer, uint32_t reader, uint32_t i)
+{
+	return ((uint64_t)(writer + 1) << 48 | (uint64_t)(reader + 1) << 32 | (i + 1)) * 0x9e3779b97f4a7c15ull;
+}
+
+MRW_DEV void mrw_prove(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
+{
+	uint32_t words = a->layout.chunk_bytes / 8;
+	for (uint32_t p = 0; p < a->nranks; p++) {
+		if (p == a->rank)
+			continue;
+		uint64_t *slot = (uint64_t *)(void *)mrw_staging_at(&a->layout, a->arena[p], 0, channel, p, a->rank, 0);
+		for (uint32_t i = team->index; i < words; i += team->size)
+			slot[i] = mrw_proof_word(a->rank, p, i);
+	}
+	mrw_team_sync(team);
+	for (uint32_t p = team->index; p < a->nranks; p += team->size)
+		if (p != a->rank)
+			mrw_publish(&mrw_control(a, p)->proof[a->rank], MRW_PROOF_TOKEN);
+	bool ok = true;
+	for (uint32_t p = team->index; ok && p < a->nranks; p += team->size) {
+		struct mrw_where w = {0, channel, p, MRW_WAIT_PROOF, 0, 0};
+		if (p != a->rank)
+			ok = mrw_wait_reached(a, &mrw_control(a, a->rank)->proof[p], MRW_PROOF_TOKEN, w);
+	}
+	if (mrw_team_any(team, !ok))
+		return;
+	for (uint32_t p = 0; p < a->nranks; p++) {
+		if (p == a->rank)
+			continue;
+		const uint64_t *slot = (const uint64_t *)(const void *)mrw_staging_at(&a->layout, a->arena[a->rank], 0, channel,
+										     a->rank, p, 0);
+		for (uint32_t i = team->index; i < words; i += team->size) {
+			struct mrw_where w = {0, channel, p, MRW_WAIT_PROOF, mrw_proof_word(p, a->rank, i), slot[i]};
+			if (w.seen != w.expected) {
+				mrw_raise(a, MRW_FAULT_PROOF, w, 0, 0);
+				break;
+			}
+		}
+	}
+}
+
+#endif

@@ -1,0 +1,12 @@
+/* reducers.c - reducing bodies of one element type on the host target; compiled once per type with -DMRW_TYPE_<type>. */
+#include "device/kernels.h"
+#include "reduce_packets.h"
+#include "reduce_bulk.h"
+
+#define MRW_BODY(name, call) \
+	static void name(const struct mrw_team *team, uint32_t channel, const struct mrw_args *args) { call(team, channel, args); }
+MRW_BODY(packets, mrw_reduce_packets)
+MRW_BODY(bulk, mrw_reduce_bulk)
+MRW_BODY(local, mrw_reduce_local)
+
+const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local}};

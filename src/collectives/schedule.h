@@ -1,0 +1,91 @@
+/* schedule.h - who moves which bytes when: pure functions of values that are equal on all ranks.
+ *
+ * Block r of a call is what rank r owns. all_reduce and broadcast cut the buffer into nranks shares of whole 16-byte quanta, the
+ * first ones largest, the last ones maybe short or empty; all_gather and reduce_scatter have blocks of equal size.
+ *
+ * Packets: a block is a row of 8-byte units; channel c takes a contiguous range of every block.
+ * Bulk: a block is a row of chunks; channel c takes chunks c, c + channels, ... one a round. Every channel runs the same rounds on
+ * all ranks, with empty chunks where a block is short: nobody is ever silent. */
+#ifndef MRW_SCHEDULE_H
+#define MRW_SCHEDULE_H
+
+#include "device/args.h"
+
+struct mrw_span {
+	uint64_t offset, bytes;
+};
+
+#define MRW_QUANTUM_BYTES 16u
+
+MRW_PURE bool mrw_has_shares(uint32_t func)
+{
+	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_BROADCAST;
+}
+
+/* Block r within the buffer that holds all blocks. bytes as in struct mrw_args. */
+MRW_PURE struct mrw_span mrw_block(uint32_t func, uint64_t bytes, uint32_t nranks, uint32_t r)
+{
+	struct mrw_span s;
+	if (!mrw_has_shares(func)) {
+		s.offset = r * bytes;
+		s.bytes = bytes;
+		return s;
+	}
+	uint64_t quanta = bytes / MRW_QUANTUM_BYTES + (bytes % MRW_QUANTUM_BYTES != 0);
+	uint64_t share = (quanta / nranks + (quanta % nranks != 0)) * MRW_QUANTUM_BYTES;
+	s.offset = r * share < bytes ? r * share : bytes;
+	s.bytes = bytes - s.offset < share ? bytes - s.offset : share;
+	return s;
+}
+
+/* Units of a channel's range: the same for every block of a call; the last channels' may be empty. */
+MRW_PURE uint64_t mrw_units_per_channel(uint64_t block_bytes, uint32_t channels)
+{
+	uint64_t units = block_bytes / MRW_UNIT_BYTES + (block_bytes % MRW_UNIT_BYTES != 0);
+	return units / channels + (units % channels != 0);
+}
+
+/* How many of per units starting at first a block of bytes bytes has. */
+MRW_PURE uint64_t mrw_units_in(uint64_t bytes, uint64_t first, uint64_t per)
+{
+	uint64_t units = bytes / MRW_UNIT_BYTES + (bytes % MRW_UNIT_BYTES != 0);
+	if (units <= first)
+		return 0;
+	return units - first < per ? units - first : per;
+}
+
+/* Chunks that channel moves of the largest block. */
+MRW_PURE uint64_t mrw_chunks(uint64_t block_bytes, uint32_t chunk_bytes, uint32_t channels, uint32_t channel)
+{
+	uint64_t all = block_bytes / chunk_bytes + (block_bytes % chunk_bytes != 0);
+	return all / channels + (channel < all % channels);
+}
+
+struct mrw_chunk {
+	uint64_t offset;
+	uint32_t bytes;
+};
+
+/* Chunk number index of channel within a block. */
+MRW_PURE struct mrw_chunk mrw_chunk(uint64_t block_bytes, uint32_t chunk_bytes, uint32_t channels, uint32_t channel, uint64_t index)
+{
+	struct mrw_chunk c;
+	uint64_t offset = (index * channels + channel) * chunk_bytes;
+	c.offset = offset < block_bytes ? offset : block_bytes;
+	c.bytes = block_bytes - c.offset < chunk_bytes ? (uint32_t)(block_bytes - c.offset) : chunk_bytes;
+	return c;
+}
+
+/* Exchanges of a bulk call: 1 (everything arrives at once) or 2 (to the owner, results to all). */
+MRW_PURE uint32_t mrw_exchanges(uint32_t func, uint32_t nranks)
+{
+	return func == MRW_FUNC_ALL_REDUCE || (func == MRW_FUNC_BROADCAST && nranks > 2) ? 2 : 1;
+}
+
+/* Rounds that channel runs: the chunks, and lag rounds for each exchange to drain. 0 chunks: still one round that nobody fills. */
+MRW_PURE uint64_t mrw_rounds(uint64_t chunks, uint32_t exchanges, uint32_t lag)
+{
+	return chunks + (uint64_t)exchanges * lag;
+}
+
+#endif

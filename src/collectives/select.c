@@ -1,0 +1,152 @@
+/* select.c - thresholds come from measurement (two H200s; a 2-core host); ARCHITECTURE.md has the table. */
+#include "select.h"
+#include "schedule.h"
+
+#include <string.h>
+
+static const char *const names[MRW_ALGO_COUNT] = {"local", "oneshot", "twoshot", "bulk"};
+
+const char *mrw_algo_name(enum mrw_algo algo)
+{
+	return (uint32_t)algo < MRW_ALGO_COUNT ? names[algo] : "?";
+}
+
+int32_t mrw_algo_from_name(const char *name)
+{
+	for (int32_t a = MRW_ALGO_ONESHOT; a < MRW_ALGO_COUNT; a++)
+		if (strcmp(name, names[a]) == 0)
+			return a;
+	return -1;
+}
+
+static uint32_t channels_max(const struct mrw_select_input *in)
+{
+	uint32_t cap = in->forced_channels ? in->forced_channels : in->channel_cap;
+	return cap < in->layout.channels ? cap : in->layout.channels;
+}
+
+/* Bytes of the largest block that travels as packets in one exchange. */
+static uint64_t packet_block(const struct mrw_select_input *in, enum mrw_algo algo)
+{
+	return algo == MRW_ALGO_TWOSHOT ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes;
+}
+
+uint64_t mrw_oneshot_max_bytes(const struct mrw_layout *layout, uint32_t channel_cap)
+{
+	return (uint64_t)layout->units * MRW_UNIT_BYTES * channel_cap;
+}
+
+bool mrw_select_can(const struct mrw_select_input *in, enum mrw_algo algo)
+{
+	switch (algo) {
+	case MRW_ALGO_ONESHOT:
+		break;
+	case MRW_ALGO_TWOSHOT:
+		if (in->func != MRW_FUNC_ALL_REDUCE || in->nranks < 3)
+			return false;
+		break;
+	case MRW_ALGO_BULK:
+		return in->func != MRW_FUNC_BARRIER && in->bytes > 0;
+	default:
+		return false;
+	}
+	return packet_block(in, algo) <= mrw_oneshot_max_bytes(&in->layout, channels_max(in));
+}
+
+/* Up to these sizes an algorithm wins. */
+static uint64_t oneshot_limit(const struct mrw_select_input *in)
+{
+	if (in->target == MARROW_TARGET_HOST)
+		return in->func == MRW_FUNC_ALL_REDUCE && in->nranks > 2 ? 512 : 2048;
+	if (in->func == MRW_FUNC_ALL_REDUCE && in->nranks > 2)
+		return (128u << 10) / (in->nranks - 1);
+	return 512u << 10;
+}
+
+static uint64_t twoshot_limit(const struct mrw_select_input *in)
+{
+	return in->target == MARROW_TARGET_HOST ? 4096 : 512u << 10;
+}
+
+static enum mrw_algo choose(const struct mrw_select_input *in, const char **reason)
+{
+	if (in->nranks == 1) {
+		*reason = "one rank";
+		return MRW_ALGO_LOCAL;
+	}
+	if (in->forced_algo >= 0 && mrw_select_can(in, (enum mrw_algo)in->forced_algo)) {
+		*reason = "MARROW_ALGO or config";
+		return (enum mrw_algo)in->forced_algo;
+	}
+	if (in->bytes == 0 || in->func == MRW_FUNC_BARRIER || (in->bytes <= oneshot_limit(in) && mrw_select_can(in, MRW_ALGO_ONESHOT))) {
+		*reason = "small: one exchange of packets";
+		return MRW_ALGO_ONESHOT;
+	}
+	if (in->bytes <= twoshot_limit(in) && mrw_select_can(in, MRW_ALGO_TWOSHOT)) {
+		*reason = "middle: shares as packets";
+		return MRW_ALGO_TWOSHOT;
+	}
+	*reason = "large: chunks through staging";
+	return MRW_ALGO_BULK;
+}
+
+static uint32_t at_most(uint64_t value, uint32_t limit)
+{
+	return value < limit ? (uint32_t)value : limit;
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+static void plan_packets(const struct mrw_select_input *in, struct mrw_plan *plan)
+{
+	uint64_t units = ceil_div(packet_block(in, plan->algo), MRW_UNIT_BYTES);
+	/* Packets a channel handles: to each peer where blocks differ, else one a unit. */
+	uint64_t fan = in->func == MRW_FUNC_BROADCAST || (in->func == MRW_FUNC_ALL_REDUCE && plan->algo == MRW_ALGO_ONESHOT)
+			       ? 1 : in->nranks - 1;
+	uint64_t want = in->target == MARROW_TARGET_HOST ? ceil_div(units, in->layout.units)
+							 : ceil_div(units * fan, MRW_BLOCK_THREADS - 32);
+	if (in->forced_channels)
+		want = in->forced_channels;
+	plan->channels = at_most(want ? want : 1, channels_max(in));
+	uint64_t items = ceil_div(units, plan->channels) * fan;
+	plan->threads = at_most((items + 31) / 32 * 32 + 32, MRW_BLOCK_THREADS);
+}
+
+static void plan_bulk(const struct mrw_select_input *in, struct mrw_plan *plan)
+{
+	uint64_t block = mrw_exchanges(in->func, in->nranks) == 2 ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes;
+	bool host = in->target == MARROW_TARGET_HOST;
+	uint64_t smallest = host ? in->layout.chunk_bytes : 4096;
+	uint32_t cap = host && !in->forced_channels ? 1 : channels_max(in);
+	plan->channels = in->forced_channels ? cap : at_most(ceil_div(block, smallest), cap);
+	uint64_t chunk = ceil_div(ceil_div(block, plan->channels), 512) * 512;
+	plan->chunk_bytes = at_most(chunk, in->layout.chunk_bytes);
+	plan->lag = host || ceil_div(block, (uint64_t)plan->chunk_bytes * plan->channels) == 1 ? 1 : 2;
+	plan->threads = MRW_BLOCK_THREADS;
+}
+
+struct mrw_plan mrw_select(const struct mrw_select_input *in)
+{
+	bool reduces = in->func == MRW_FUNC_ALL_REDUCE || in->func == MRW_FUNC_REDUCE_SCATTER;
+	struct mrw_plan plan;
+	memset(&plan, 0, sizeof plan);
+	plan.algo = choose(in, &plan.reason);
+	switch (plan.algo) {
+	case MRW_ALGO_LOCAL:
+		plan.kernel = MRW_KERNEL_REDUCE_LOCAL;
+		plan.channels = at_most(ceil_div(in->bytes ? in->bytes : 1, 64u << 10), MRW_MAX_CHANNELS);
+		plan.threads = MRW_BLOCK_THREADS;
+		break;
+	case MRW_ALGO_BULK:
+		plan.kernel = reduces ? MRW_KERNEL_REDUCE_BULK : MRW_KERNEL_MOVE_BULK;
+		plan_bulk(in, &plan);
+		break;
+	default:
+		plan.kernel = reduces ? MRW_KERNEL_REDUCE_PACKETS : MRW_KERNEL_MOVE_PACKETS;
+		plan_packets(in, &plan);
+	}
+	return plan;
+}

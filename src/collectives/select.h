@@ -1,0 +1,40 @@
+/* select.h - which algorithm, over how many channels: a pure function of values that are equal on all ranks. */
+#ifndef MRW_SELECT_H
+#define MRW_SELECT_H
+
+#include "device/args.h"
+#include "device/kernels.h"
+
+#include <marrow/types.h>
+
+struct mrw_select_input {
+	enum mrw_func func;
+	enum marrow_target target;
+	uint64_t bytes;            /* as in struct mrw_args */
+	uint32_t nranks;
+	struct mrw_layout layout;
+	uint32_t channel_cap;      /* <= layout.channels */
+	int32_t forced_algo;       /* enum mrw_algo, taken where it can carry the call; -1: none */
+	uint32_t forced_channels;  /* 0: none (tests) */
+};
+
+struct mrw_plan {
+	enum mrw_algo algo;
+	enum mrw_kernel kernel;
+	uint32_t channels;
+	uint32_t chunk_bytes;      /* bulk */
+	uint32_t lag;              /* bulk */
+	uint32_t threads;          /* of a CUDA block; local: may differ between ranks */
+	const char *reason;        /* static text */
+};
+
+/* True if algo can carry the call at all. */
+bool mrw_select_can(const struct mrw_select_input *in, enum mrw_algo algo);
+struct mrw_plan mrw_select(const struct mrw_select_input *in);
+/* Largest all-reduce that one shot of packets can carry. */
+uint64_t mrw_oneshot_max_bytes(const struct mrw_layout *layout, uint32_t channel_cap);
+const char *mrw_algo_name(enum mrw_algo algo);
+/* enum mrw_algo, -1 if unknown. */
+int32_t mrw_algo_from_name(const char *name);
+
+#endif

@@ -1,0 +1,403 @@
+/* comm.c - building a communicator and taking it apart. */
+#include "comm.h"
+
+#include "base/env.h"
+#include "base/log.h"
+#include "mrw_build.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MRW_CONCURRENT_COMMS = 4 }; /* communicators whose kernels fit on a device at once */
+#define MRW_DEFAULT_INIT_MS (5ull * 60 * 1000)
+#define MRW_DEFAULT_WAIT_MS (30ull * 60 * 1000)
+#define MRW_PROOF_MS 30000ull
+#define MRW_NOTE_NS 10000000000ull
+#define MRW_HOST_CHANNELS 4u
+
+static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct marrow_comm *free_handles;
+
+struct marrow_comm *mrw_comm_take(void)
+{
+	pthread_mutex_lock(&handles_lock);
+	struct marrow_comm *comm = free_handles;
+	if (comm)
+		free_handles = comm->next_free;
+	pthread_mutex_unlock(&handles_lock);
+	if (!comm)
+		comm = malloc(sizeof *comm);
+	if (!comm)
+		return NULL;
+	memset(comm, 0, sizeof *comm);
+	comm->page_fd = -1;
+	comm->arena.fd = -1;
+	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
+		comm->peers[r].fd = -1;
+	pthread_mutex_init(&comm->lock, NULL);
+	return comm;
+}
+
+void mrw_comm_give_back(struct marrow_comm *comm)
+{
+	pthread_mutex_destroy(&comm->lock);
+	__atomic_store_n(&comm->life, MRW_LIFE_FREE, __ATOMIC_RELEASE);
+	pthread_mutex_lock(&handles_lock);
+	comm->next_free = free_handles;
+	free_handles = comm;
+	pthread_mutex_unlock(&handles_lock);
+}
+
+/* What a rank says of itself before memory is made. */
+struct introduction {
+	uint32_t wire_version, library_version;
+	uint64_t process[2];     /* pid and a random number: equal for ranks of one process */
+	uint64_t host[2];        /* hash of the host identity */
+	uint32_t target;         /* enum marrow_target */
+	uint32_t max_ctas;
+	int32_t algo;
+	uint32_t reserved;
+	struct mrw_device_info device;
+	char host_name[128];     /* the identity, for messages */
+};
+
+/* What it says of its arena. */
+struct offer {
+	uint32_t status;         /* enum marrow_status so far */
+	uint32_t reserved;
+	struct mrw_arena arena;
+};
+
+static pthread_once_t nonce_once = PTHREAD_ONCE_INIT;
+static uint64_t nonce;
+
+static void nonce_make(void)
+{
+	if (getrandom(&nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
+		nonce = (uint64_t)(uintptr_t)&nonce ^ (uint64_t)getpid() << 32;
+}
+
+static void hash_text(const char *text, uint64_t out[2])
+{
+	out[0] = 0xcbf29ce484222325u;
+	out[1] = 0x9ae16a3b2f90404fu;
+	for (const char *p = text; *p; p++) {
+		out[0] = (out[0] ^ (uint8_t)*p) * 0x100000001b3u;
+		out[1] = (out[1] + (uint8_t)*p) * 0xd6e8feb86659fd93u;
+	}
+}
+
+/* Boot id and network namespace: arenas travel as descriptors over abstract sockets, which reach exactly that far. */
+static void default_host_id(char *text, size_t bytes)
+{
+	char boot[64] = "unknown";
+	struct stat ns;
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		ssize_t n = read(fd, boot, sizeof boot - 1);
+		boot[n > 0 ? n : 0] = 0;
+		boot[strcspn(boot, "\n")] = 0;
+		close(fd);
+	}
+	unsigned long long instance = stat("/proc/self/ns/net", &ns) == 0 ? (unsigned long long)ns.st_ino : 0;
+	snprintf(text, bytes, "%s/%llu", boot, instance);
+}
+
+static enum marrow_status choose_runtime(const struct mrw_init *init, const struct mrw_runtime **runtime)
+{
+	*runtime = &mrw_host_runtime;
+#if MRW_HAVE_CUDA
+	if (init->target != MARROW_TARGET_HOST && mrw_cuda_runtime.present())
+		*runtime = &mrw_cuda_runtime;
+#endif
+	if (init->target == MARROW_TARGET_CUDA && (*runtime)->target != MARROW_TARGET_CUDA)
+		return mrw_fail(MARROW_UNSUPPORTED, "the cuda target was asked for, but this %s; use the host target or fix the driver",
+				MRW_HAVE_CUDA ? "machine shows no CUDA device" : "build has no CUDA");
+	return MARROW_SUCCESS;
+}
+
+static void introduce(struct marrow_comm *comm, struct introduction *mine)
+{
+	memset(mine, 0, sizeof *mine);
+	pthread_once(&nonce_once, nonce_make);
+	mine->wire_version = MRW_WIRE_VERSION;
+	mine->library_version = MARROW_VERSION;
+	mine->process[0] = (uint64_t)getpid();
+	mine->process[1] = nonce;
+	if (comm->init.host_id[0])
+		snprintf(mine->host_name, sizeof mine->host_name, "%s", comm->init.host_id);
+	else
+		default_host_id(mine->host_name, sizeof mine->host_name);
+	hash_text(mine->host_name, mine->host);
+	mine->target = comm->device.runtime->target;
+	mine->max_ctas = comm->max_ctas;
+	mine->algo = comm->forced_algo;
+	mine->device = comm->device.info;
+	const char *blocking = mrw_env_foreign("CUDA_LAUNCH_BLOCKING");
+	mine->device.shared = mine->target == MARROW_TARGET_CUDA && blocking && strcmp(blocking, "1") == 0;
+}
+
+static bool same_process(const struct introduction *a, const struct introduction *b)
+{
+	return a->process[0] == b->process[0] && a->process[1] == b->process[1];
+}
+
+static bool same_device(const struct introduction *a, const struct introduction *b)
+{
+	return memcmp(a->device.uuid, b->device.uuid, sizeof a->device.uuid) == 0;
+}
+
+static const char *target_name(uint32_t target)
+{
+	return target == MARROW_TARGET_CUDA ? "cuda" : "host";
+}
+
+/* Everything in which ranks must agree; every rank reaches the same verdict. */
+static enum marrow_status compare(const struct marrow_comm *comm, const struct introduction *all)
+{
+	for (uint32_t r = 1; r < comm->nranks; r++) {
+		if (all[r].wire_version != all[0].wire_version || all[r].library_version != all[0].library_version)
+			return mrw_fail(MARROW_MISMATCH, "%s runs library version %u (wire %u), %s %u (wire %u): install one version everywhere",
+					mrw_boot_name(comm->boot, 0), all[0].library_version, all[0].wire_version,
+					mrw_boot_name(comm->boot, r), all[r].library_version, all[r].wire_version);
+		if (all[r].target != all[0].target)
+			return mrw_fail(MARROW_MISMATCH, "%s uses the %s target, %s the %s target: set MARROW_TARGET or config.target alike",
+					mrw_boot_name(comm->boot, 0), target_name(all[0].target), mrw_boot_name(comm->boot, r),
+					target_name(all[r].target));
+		if (memcmp(all[r].host, all[0].host, sizeof all[r].host) != 0)
+			return mrw_fail(MARROW_UNSUPPORTED, "%s is on host \"%s\", %s on host \"%s\": there is no network transport yet, all ranks "
+					"must share one host (boot id, network namespace, MARROW_HOST_ID)", mrw_boot_name(comm->boot, 0),
+					all[0].host_name, mrw_boot_name(comm->boot, r), all[r].host_name);
+		if (all[r].algo != all[0].algo)
+			return mrw_fail(MARROW_MISMATCH, "%s forces another algorithm than %s: set MARROW_ALGO or config.algo alike",
+					mrw_boot_name(comm->boot, 0), mrw_boot_name(comm->boot, r));
+	}
+	if (comm->nranks > MRW_MAX_RANKS)
+		return mrw_fail(MARROW_UNSUPPORTED, "%u ranks on one host: at most %u", comm->nranks, MRW_MAX_RANKS);
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		for (uint32_t q = 0; q < r; q++)
+			if (all[r].device.shared && same_process(&all[q], &all[r]))
+				return mrw_fail(MARROW_INVALID_USAGE, "CUDA_LAUNCH_BLOCKING is set and ranks %u and %u share a process: the first launch "
+						"would wait for the second for ever; unset it", q, r);
+	return MARROW_SUCCESS;
+}
+
+/* The channel cap under which all ranks of every device and a few communicators are resident at once. */
+static uint32_t agree_channels(const struct marrow_comm *comm, const struct introduction *all)
+{
+	bool host = comm->device.runtime->target == MARROW_TARGET_HOST;
+	uint32_t cap = host ? MRW_HOST_CHANNELS : MRW_MAX_CHANNELS;
+	for (uint32_t r = 0; r < comm->nranks; r++) {
+		uint32_t sharing = 0;
+		for (uint32_t q = 0; q < comm->nranks; q++)
+			sharing += same_device(&all[r], &all[q]);
+		uint32_t fit = all[r].device.blocks / (sharing * MRW_CONCURRENT_COMMS);
+		if (!host && fit < cap)
+			cap = fit;
+	}
+	for (uint32_t r = 0; r < comm->nranks; r++) {
+		if (all[r].max_ctas && host)
+			cap = all[r].max_ctas;
+		else if (all[r].max_ctas && all[r].max_ctas < cap)
+			cap = all[r].max_ctas;
+	}
+	return cap ? cap : 1;
+}
+
+/* All ranks hand in a status; all fail if one did. */
+static enum marrow_status agree(struct marrow_comm *comm, enum marrow_status mine, const char *step)
+{
+	uint32_t statuses[MRW_MAX_RANKS], status = mine;
+	MRW_TRY(mrw_boot_allgather(comm->boot, &status, statuses, sizeof status));
+	if (mine != MARROW_SUCCESS)
+		return mine;
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		if (statuses[r] != MARROW_SUCCESS)
+			return mrw_fail(MARROW_REMOTE_ERROR, "%s could not %s (%s): see its message", mrw_boot_name(comm->boot, r), step,
+					marrow_status_string((enum marrow_status)statuses[r]));
+	return MARROW_SUCCESS;
+}
+
+/* Arenas of other processes: their descriptors, then mappings. fds[r] is -1 where there is none. */
+static enum marrow_status swap_fds(struct marrow_comm *comm, const struct introduction *all, int *fds)
+{
+	uint32_t others[MRW_MAX_RANKS], count = 0;
+	int received[MRW_MAX_RANKS];
+	for (uint32_t r = 0; r < comm->nranks; r++) {
+		fds[r] = -1;
+		if (!same_process(&all[r], &all[comm->rank]))
+			others[count++] = r;
+	}
+	if (count == 0)
+		return MARROW_SUCCESS;
+	MRW_TRY(mrw_boot_swap_fds(comm->boot, others, count, comm->arena.fd, received));
+	for (uint32_t i = 0; i < count; i++)
+		fds[others[i]] = received[i];
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status map_peers(struct marrow_comm *comm, const struct introduction *all, struct offer *offers, const int *fds)
+{
+	struct mrw_device *d = &comm->device;
+	for (uint32_t r = 0; r < comm->nranks; r++) {
+		bool near = same_process(&all[r], &all[comm->rank]);
+		if (r == comm->rank) {
+			comm->args.arena[r] = comm->arena.base;
+			continue;
+		}
+		offers[r].arena.fd = fds[r];
+		enum marrow_status status = d->runtime->arena_map(d, &offers[r].arena, near, &comm->peers[r]);
+		if (status != MARROW_SUCCESS) {
+			char why[MRW_ERROR_TEXT_BYTES];
+			snprintf(why, sizeof why, "%s", mrw_error_text());
+			return mrw_fail(status, "rank %u (device %d) cannot map the memory of %s (device %d): %s", comm->rank, d->info.ordinal,
+					mrw_boot_name(comm->boot, r), all[r].device.ordinal, why);
+		}
+		comm->args.arena[r] = comm->peers[r].base;
+	}
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status share_memory(struct marrow_comm *comm, const struct introduction *all)
+{
+	struct offer mine, offers[MRW_MAX_RANKS];
+	int fds[MRW_MAX_RANKS];
+	struct mrw_device *d = &comm->device;
+	memset(&mine, 0, sizeof mine);
+	mine.status = d->runtime->arena_new(d, comm->args.layout.bytes, &comm->arena);
+	mine.arena = comm->arena;
+	MRW_TRY(mrw_boot_allgather(comm->boot, &mine, offers, sizeof mine));
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		if (offers[r].status != MARROW_SUCCESS && mine.status == MARROW_SUCCESS)
+			return mrw_fail(MARROW_REMOTE_ERROR, "%s could not allocate its %llu bytes of shared memory: see its message",
+					mrw_boot_name(comm->boot, r), (unsigned long long)comm->args.layout.bytes);
+	if (mine.status != MARROW_SUCCESS)
+		return (enum marrow_status)mine.status;
+	enum marrow_status status = swap_fds(comm, all, fds);
+	if (status == MARROW_SUCCESS)
+		status = map_peers(comm, all, offers, fds);
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		if (fds[r] >= 0)
+			close(fds[r]);
+	status = agree(comm, status, "map its peers' memory");
+	d->runtime->arena_seal(d, &comm->arena);
+	return status;
+}
+
+static bool keep_waiting(void *p)
+{
+	(void)p;
+	return true;
+}
+
+/* Every peer path, with data. */
+static enum marrow_status prove(struct marrow_comm *comm)
+{
+	struct mrw_device *d = &comm->device;
+	struct mrw_args args = comm->args;
+	uint64_t limit_ns = MRW_PROOF_MS * 1000000;
+	args.call.channels = 1;
+	args.watch = NULL;
+	if (args.deadline_ns > limit_ns)
+		args.deadline_ns = limit_ns;
+	enum marrow_status status = d->runtime->launch(d, MRW_KERNEL_PROVE, MARROW_UINT8, &args, MRW_BLOCK_THREADS, d->setup_stream);
+	if (status == MARROW_SUCCESS)
+		status = d->runtime->finish(d, keep_waiting, NULL);
+	d->launched = false;
+	if (status == MARROW_SUCCESS)
+		status = mrw_comm_look(comm, false);
+	return agree(comm, status, "prove its paths to its peers");
+}
+
+/* Polls before a waiting thread of the host target yields: none when ranks outnumber cores. */
+static uint32_t spin_limit(uint32_t nranks)
+{
+	long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	return cores > 0 && (uint32_t)cores >= nranks ? 2000 : 0;
+}
+
+static void host_watch(void *p)
+{
+	(void)mrw_comm_look(p, true);
+}
+
+static enum marrow_status join(struct marrow_comm *comm)
+{
+	struct mrw_device *d = &comm->device;
+	struct mrw_boot_options options = {comm->timeout_ms ? comm->timeout_ms : MRW_DEFAULT_INIT_MS, comm->init.ifname};
+	struct introduction mine, *all = calloc(comm->nranks, sizeof *all);
+	struct mrw_page *page = NULL;
+	enum marrow_status status;
+	bool host = d->runtime->target == MARROW_TARGET_HOST;
+	if (!all)
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u ranks", comm->nranks);
+	MRW_TRY_GOTO(mrw_boot_open(&comm->boot, &comm->init.id, comm->rank, comm->nranks, &options));
+	introduce(comm, &mine);
+	MRW_TRY_GOTO(mrw_boot_allgather(comm->boot, &mine, all, sizeof mine));
+	MRW_TRY_GOTO(compare(comm, all));
+	comm->channel_cap = agree_channels(comm, all);
+	comm->args.layout = mrw_layout_make(comm->nranks, comm->channel_cap, host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
+	comm->args.spin_limit = spin_limit(comm->nranks);
+	if (host) {
+		comm->args.watch = host_watch;
+		comm->args.watch_arg = comm;
+	}
+	status = d->runtime->page_new(d, &comm->page, &page, &comm->page_fd);
+	comm->args.page = page;
+	if (comm->page) {
+		comm->page->magic = MRW_PAGE_MAGIC;
+		comm->page->pid = (uint32_t)getpid();
+		comm->page->rank = comm->rank;
+		comm->page->nranks = comm->nranks;
+		comm->page->wire_version = MRW_WIRE_VERSION;
+	}
+	MRW_TRY_GOTO(agree(comm, status, "make its status page"));
+	MRW_TRY_GOTO(share_memory(comm, all));
+	MRW_TRY_GOTO(prove(comm));
+fail:
+	free(all);
+	return status;
+}
+
+enum marrow_status mrw_comm_build(struct marrow_comm *comm)
+{
+	const struct mrw_runtime *runtime;
+	enum marrow_status status;
+	mrw_log_set_rank((int32_t)comm->rank);
+	MRW_TRY_GOTO(choose_runtime(&comm->init, &runtime));
+	comm->device_open = true;
+	MRW_TRY_GOTO(runtime->open(&comm->device, comm->init.device, comm->init.local_rank));
+	comm->args.rank = comm->rank;
+	comm->args.nranks = comm->nranks;
+	comm->args.deadline_ns = (comm->timeout_ms ? comm->timeout_ms : MRW_DEFAULT_WAIT_MS) * 1000000;
+	comm->args.note_ns = MRW_NOTE_NS;
+	if (comm->nranks > 1)
+		MRW_TRY_GOTO(join(comm));
+	__atomic_store_n(&comm->life, MRW_LIFE_LIVE, __ATOMIC_RELEASE);
+	return MARROW_SUCCESS;
+fail:
+	mrw_comm_dismantle(comm);
+	return status;
+}
+
+void mrw_comm_dismantle(struct marrow_comm *comm)
+{
+	struct mrw_device *d = &comm->device;
+	if (comm->device_open && d->runtime) {
+		for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
+			d->runtime->arena_free(d, &comm->peers[r]);
+		d->runtime->arena_free(d, &comm->arena);
+		d->runtime->page_free(d, comm->page, comm->page_fd);
+		d->runtime->close(d);
+	}
+	comm->page = NULL;
+	comm->page_fd = -1;
+	comm->device_open = false;
+	mrw_boot_close(comm->boot);
+	comm->boot = NULL;
+}

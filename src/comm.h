@@ -1,0 +1,120 @@
+/* comm.h - inside of a communicator. */
+#ifndef MRW_COMM_H
+#define MRW_COMM_H
+
+#include "base/error.h"
+#include "bootstrap.h"
+#include "collectives/select.h"
+#include "device/runtime.h"
+
+#include <marrow/marrow.h>
+#include <pthread.h>
+
+enum { MRW_MAX_DYNAMIC_OPS = 64 };
+
+enum mrw_life {
+	MRW_LIFE_FREE,       /* no communicator: never was, or destroyed */
+	MRW_LIFE_PENDING,    /* init is queued in a group */
+	MRW_LIFE_LIVE,
+	MRW_LIFE_FINALIZED
+};
+
+/* A premulsum operation. */
+struct mrw_dynamic_op {
+	bool used;
+	enum marrow_type type;
+	enum marrow_scalar_residence residence;
+	uint64_t scalar;
+	const void *memory;
+};
+
+/* What init needs; kept until it ran. */
+struct mrw_init {
+	struct marrow_comm **user;   /* where the caller keeps the handle */
+	struct marrow_unique_id id;
+	int32_t local_rank;          /* >= 0: choose the device by it */
+	int32_t device;              /* CUDA device current at the call, -1 unknown */
+	char host_id[128];
+	char ifname[64];
+	enum marrow_target target;
+};
+
+/* Handles are never returned to the allocator but reused: a stale one is recognised by its life. */
+struct marrow_comm {
+	uint32_t life;               /* enum mrw_life, atomic */
+	uint32_t busy;               /* 1 while a thread is inside, atomic */
+	struct marrow_comm *next_free;
+	uint32_t rank, nranks;
+	struct mrw_init init;
+	struct mrw_device device;
+	bool device_open;
+	struct mrw_boot *boot;
+	struct mrw_page *page;       /* host address */
+	int page_fd;
+	struct mrw_arena arena;      /* own */
+	struct mrw_arena peers[MRW_MAX_RANKS];
+	struct mrw_args args;        /* the constant part of every launch */
+	uint32_t channel_cap;
+	uint32_t max_ctas;
+	int32_t forced_algo;
+	uint32_t forced_channels;    /* tests */
+	uint64_t timeout_ms;         /* 0: defaults */
+	struct mrw_dynamic_op ops[MRW_MAX_DYNAMIC_OPS];
+	/* failure: written under lock, sticky */
+	pthread_mutex_t lock;
+	enum marrow_status async_status;
+	bool fault_told;
+	bool aborted;
+	uint64_t last_watch_ns;
+	char error[MRW_ERROR_TEXT_BYTES];
+	uint32_t gone[MRW_MAX_RANKS]; /* 1: said BYE */
+};
+
+/* One collective call, checked and planned. */
+struct mrw_task {
+	struct marrow_comm *comm;
+	void *stream;
+	enum mrw_kernel kernel;
+	enum marrow_type type;
+	uint32_t threads;
+	bool copy;                   /* one rank: no kernel but a copy */
+	struct mrw_args args;
+};
+
+/* comm.c */
+struct marrow_comm *mrw_comm_take(void);
+void mrw_comm_give_back(struct marrow_comm *comm);
+/* Does what comm->init says: the blocking part of marrow_comm_init(). On failure everything is undone but the handle. */
+enum marrow_status mrw_comm_build(struct marrow_comm *comm);
+void mrw_comm_dismantle(struct marrow_comm *comm);
+/* Claims the communicator for this thread in a public call; the error says why not. */
+enum marrow_status mrw_comm_enter(struct marrow_comm *comm, const char *call);
+enum marrow_status mrw_comm_leave(struct marrow_comm *comm, enum marrow_status status);
+/* Reads the fault record and the sockets; fills async_status and error. */
+enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets);
+
+/* launch.c */
+enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,
+				 enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task);
+enum marrow_status mrw_issue(struct mrw_task *task);
+const char *mrw_func_name(uint32_t func);
+const char *mrw_type_name(uint32_t type);
+uint32_t mrw_type_bytes(uint32_t type);
+/* "all_reduce(count 3, float32, sum)": for messages. */
+void mrw_call_text(const struct mrw_call *call, char *text, size_t bytes);
+
+/* group.c */
+bool mrw_group_active(void);
+enum marrow_status mrw_group_add(const struct mrw_task *task);
+enum marrow_status mrw_group_add_init(struct marrow_comm *comm);
+/* Remembers that a call of the group failed. */
+void mrw_group_failed(enum marrow_status status);
+
+/* Tests: threads a team and side-by-side channels of the host target; next seq of all channels (all ranks alike, nothing in
+ * flight); channels of every call, 0: chosen. */
+void mrw_comm_set_host_team(struct marrow_comm *comm, uint32_t team_size, bool parallel_channels);
+enum marrow_status mrw_comm_set_seq(struct marrow_comm *comm, uint32_t next, uint64_t round);
+void mrw_comm_set_channels(struct marrow_comm *comm, uint32_t channels);
+void mrw_comm_set_algo(struct marrow_comm *comm, int32_t algo);
+
+#endif

@@ -1,0 +1,56 @@
+/* args.h - what a kernel is launched with: the communicator's constants and one call. Nothing in it changes between replays of a
+ * captured launch. */
+#ifndef MRW_ARGS_H
+#define MRW_ARGS_H
+
+#include "wire.h"
+
+enum mrw_func {
+	MRW_FUNC_ALL_REDUCE,
+	MRW_FUNC_BROADCAST,
+	MRW_FUNC_ALL_GATHER,
+	MRW_FUNC_REDUCE_SCATTER,
+	MRW_FUNC_BARRIER,
+	MRW_FUNC_COUNT
+};
+
+enum mrw_algo {
+	MRW_ALGO_LOCAL,    /* one rank: scale or copy */
+	MRW_ALGO_ONESHOT,  /* packets, everybody to everybody */
+	MRW_ALGO_TWOSHOT,  /* packets to the owner of a share, result packets to all */
+	MRW_ALGO_BULK,     /* chunks pushed into staging, in rounds */
+	MRW_ALGO_COUNT
+};
+
+/* Reductions as kernels know them. */
+enum mrw_reduction { MRW_RED_SUM, MRW_RED_PROD, MRW_RED_MAX, MRW_RED_MIN };
+
+struct mrw_args {
+	/* the communicator */
+	uint8_t *arena[MRW_MAX_RANKS]; /* every rank's, as mapped here */
+	struct mrw_page *page;
+	struct mrw_layout layout;
+	uint32_t rank, nranks;
+	uint64_t deadline_ns;          /* of one wait */
+	uint64_t note_ns;              /* a longer wait leaves a note */
+	uint32_t spin_limit;           /* host target: polls before yielding the core */
+	void (*watch)(void *);         /* host target: called now and then in long waits; NULL on CUDA */
+	void *watch_arg;
+	/* the call */
+	struct mrw_call call;
+	const uint8_t *in;
+	uint8_t *out;
+	uint64_t bytes;                /* all_reduce, broadcast: of the buffer; all_gather, reduce_scatter: of one rank's block */
+	uint32_t reduction;            /* enum mrw_reduction */
+	uint32_t average;              /* 1: divide the sum by nranks */
+	uint32_t scaled;               /* 1: premulsum by scalar, 2: by *scalar_memory */
+	uint64_t scalar;               /* bits of one element */
+	const void *scalar_memory;
+};
+
+MRW_PURE struct mrw_control *mrw_control(const struct mrw_args *a, uint32_t rank)
+{
+	return (struct mrw_control *)(void *)a->arena[rank];
+}
+
+#endif

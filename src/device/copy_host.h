@@ -1,0 +1,35 @@
+/* copy_host.h - vector accesses of the host target: the compiler makes unaligned moves of memcpy. Only copy.h includes this. */
+#ifndef MRW_COPY_HOST_H
+#define MRW_COPY_HOST_H
+
+MRW_DEV uint32_t mrw_alignment(const uint8_t *p)
+{
+	(void)p;
+	return MRW_VEC_BYTES;
+}
+
+MRW_DEV struct mrw_vec mrw_load_vec(const uint8_t *p, uint32_t alignment)
+{
+	struct mrw_vec v;
+	(void)alignment;
+	memcpy(&v, p, sizeof v);
+	return v;
+}
+
+MRW_DEV void mrw_store_vec(uint8_t *p, struct mrw_vec v, uint32_t alignment)
+{
+	(void)alignment;
+	memcpy(p, &v, sizeof v);
+}
+
+MRW_DEV void mrw_load_unit(const uint8_t *p, uint32_t payload[2])
+{
+	memcpy(payload, p, 8);
+}
+
+MRW_DEV void mrw_store_unit(uint8_t *p, const uint32_t payload[2])
+{
+	memcpy(p, payload, 8);
+}
+
+#endif

@@ -1,0 +1,118 @@
+/* flag.h - waiting for others. Every wait in the library goes through a loop here: polls relaxed, takes the slow path every 64
+ * polls, and ends by data, by deadline, by mismatch, by abort or by poison.
+ *
+ * A wait that returns false means: leave. The team agrees on it at its next mrw_team_any(). */
+#ifndef MRW_FLAG_H
+#define MRW_FLAG_H
+
+#include "fault.h"
+#include "stall.h"
+#include "team.h"
+
+#define MRW_POLLS_A_LOOK 64u    /* polls between two slow looks */
+#define MRW_LOOKS_A_HOST_LOOK 64u /* slow looks between two reads of the abort word, which is across the bus */
+
+/* The slow look. since_ns: when this wait began, 0 at its first look. Returns since_ns for the next look, 0: leave. */
+MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uint64_t since_ns, uint32_t looks)
+{
+	struct mrw_control *mine = mrw_control(a, a->rank);
+	uint64_t poison = mrw_load_relaxed(&mine->poison);
+	if (poison != 0) {
+		mrw_leave(a, w, poison);
+		return 0;
+	}
+	if (mrw_opening_differs(a, w.seq, w.peer)) {
+		mrw_raise(a, MRW_FAULT_MISMATCH, w, 0, 0);
+		return 0;
+	}
+	uint64_t now = mrw_clock_ns();
+	if (since_ns == 0)
+		return now;
+	uint64_t waited = now - since_ns;
+	if (looks % MRW_LOOKS_A_HOST_LOOK == 0) {
+		if (a->watch)
+			a->watch(a->watch_arg);
+		uint64_t abort = mrw_load_relaxed(&a->page->abort);
+		if (abort != 0) {
+			w.peer = mrw_cause_culprit(abort) % a->nranks;
+			mrw_raise(a, mrw_cause_kind(abort), w, abort, waited);
+			return 0;
+		}
+	}
+	if (waited > a->deadline_ns) {
+		mrw_raise(a, MRW_FAULT_TIMEOUT, w, 0, waited);
+		return 0;
+	}
+	if (waited > a->note_ns) {
+		uint64_t last = mrw_load_relaxed(&mine->note_claim);
+		if (last != (uint64_t)w.seq + 1 && mrw_compare_swap(&mine->note_claim, last, (uint64_t)w.seq + 1) == last)
+			mrw_write_record(a, &a->page->note, MRW_FAULT_NONE, w, 0, waited);
+	}
+	return since_ns;
+}
+
+/* Waits until the counter at p has reached want (free-running), then observes it. Partner: mrw_publish() of the counter. */
+MRW_DEV bool mrw_wait_reached(const struct mrw_args *a, const uint64_t *p, uint64_t want, struct mrw_where w)
+{
+	uint64_t since = 0, seen;
+	for (uint32_t spins = 0; (int64_t)((seen = mrw_load_relaxed(p)) - want) < 0; spins++) {
+		if (spins % MRW_POLLS_A_LOOK == MRW_POLLS_A_LOOK - 1) {
+			w.expected = want;
+			w.seen = seen;
+			since = mrw_look(a, w, since, spins / MRW_POLLS_A_LOOK);
+			if (since == 0)
+				return false;
+		}
+		mrw_pause(spins, a->spin_limit);
+	}
+	mrw_observed(p);
+	return true;
+}
+
+/* Waits until both units of the packet carry seq. No order beyond the packet itself. Partner: mrw_packet_send(). */
+MRW_DEV bool mrw_wait_packet(const struct mrw_args *a, const struct mrw_packet *p, struct mrw_where w, uint32_t payload[2])
+{
+	uint64_t since = 0;
+	struct mrw_packet v;
+	for (uint32_t spins = 0;; spins++) {
+		v = mrw_load_packet(p);
+		if ((uint32_t)(v.unit[0] >> 32) == w.seq && (uint32_t)(v.unit[1] >> 32) == w.seq)
+			break;
+		if (spins % MRW_POLLS_A_LOOK == MRW_POLLS_A_LOOK - 1) {
+			w.expected = w.seq;
+			w.seen = v.unit[0] >> 32;
+			since = mrw_look(a, w, since, spins / MRW_POLLS_A_LOOK);
+			if (since == 0)
+				return false;
+		}
+		mrw_pause(spins, a->spin_limit);
+	}
+	payload[0] = (uint32_t)v.unit[0];
+	payload[1] = (uint32_t)v.unit[1];
+	return true;
+}
+
+/* Waits for peer's opening line of operation w.seq and compares it. */
+MRW_DEV bool mrw_wait_opening(const struct mrw_args *a, struct mrw_where w)
+{
+	uint64_t since = 0, hash;
+	for (uint32_t spins = 0; !mrw_opening_seen(a, w.seq, w.peer, &hash); spins++) {
+		if (spins % MRW_POLLS_A_LOOK == MRW_POLLS_A_LOOK - 1) {
+			w.expected = w.seq;
+			w.seen = mrw_load_relaxed(&mrw_control(a, a->rank)->opening[w.seq & 1][w.peer].unit[0]) >> 32;
+			since = mrw_look(a, w, since, spins / MRW_POLLS_A_LOOK);
+			if (since == 0)
+				return false;
+		}
+		mrw_pause(spins, a->spin_limit);
+	}
+	if (hash != a->call.hash) {
+		w.expected = a->call.hash;
+		w.seen = hash;
+		mrw_raise(a, MRW_FAULT_MISMATCH, w, 0, 0);
+		return false;
+	}
+	return true;
+}
+
+#endif

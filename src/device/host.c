@@ -1,0 +1,308 @@
+/* host.c - the host target: arenas are shared anonymous memory, kernels run in the caller's thread. */
+#include "runtime.h"
+#include "team.h"
+
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* An arena of this process: ranks of the process share the one mapping, so that addresses are equal for all of them. */
+struct shared {
+	uint8_t *base;
+	uint64_t mapped;
+	uint64_t users;
+};
+
+static bool host_present(void)
+{
+	return true;
+}
+
+static int32_t host_current(void)
+{
+	return -1;
+}
+
+static enum marrow_status host_open(struct mrw_device *d, int32_t ordinal, int32_t local_rank)
+{
+	(void)ordinal;
+	(void)local_rank;
+	memset(d, 0, sizeof *d);
+	d->runtime = &mrw_host_runtime;
+	d->info.ordinal = -1;
+	d->info.blocks = MRW_MAX_CHANNELS;
+	d->team_size = 1;
+	return MARROW_SUCCESS;
+}
+
+static void host_close(struct mrw_device *d)
+{
+	(void)d;
+}
+
+static uint64_t page_round(uint64_t bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	return (bytes + page - 1) / page * page;
+}
+
+/* Anonymous shared memory with its pages reserved, so that "full" is an error here and no SIGBUS later. */
+static enum marrow_status memory_new(const char *name, uint64_t bytes, uint8_t **base, int *fd)
+{
+	*fd = memfd_create(name, MFD_CLOEXEC);
+	if (*fd < 0)
+		return mrw_fail_errno(MARROW_SYSTEM_ERROR, "cannot create shared memory (memfd_create); raise the file limit with ulimit -n");
+	(void)fchmod(*fd, 0600);
+	int error = posix_fallocate(*fd, 0, (off_t)bytes);
+	if (error != 0) {
+		errno = error;
+		enum marrow_status status = mrw_fail_errno(MARROW_OUT_OF_MEMORY, "cannot reserve %llu bytes of shared memory; free memory, "
+							   "or raise the container's shared-memory or memory limit", (unsigned long long)bytes);
+		close(*fd);
+		*fd = -1;
+		return status;
+	}
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	if (p == MAP_FAILED) {
+		enum marrow_status status = mrw_fail_errno(MARROW_OUT_OF_MEMORY, "cannot map %llu bytes of shared memory", (unsigned long long)bytes);
+		close(*fd);
+		*fd = -1;
+		return status;
+	}
+	*base = p;
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status host_page_new(struct mrw_device *d, struct mrw_page **page, struct mrw_page **device, int *fd)
+{
+	uint8_t *base;
+	(void)d;
+	MRW_TRY(memory_new("marrow-page", page_round(sizeof **page), &base, fd));
+	*page = *device = (struct mrw_page *)(void *)base;
+	return MARROW_SUCCESS;
+}
+
+static void host_page_free(struct mrw_device *d, struct mrw_page *page, int fd)
+{
+	(void)d;
+	if (page)
+		munmap(page, page_round(sizeof *page));
+	if (fd >= 0)
+		close(fd);
+}
+
+static struct shared *shared_of(const struct mrw_arena *arena)
+{
+	return (struct shared *)(uintptr_t)arena->handle;
+}
+
+static enum marrow_status arena_wrap(struct mrw_arena *arena, uint8_t *base, uint64_t bytes)
+{
+	struct shared *s = calloc(1, sizeof *s);
+	if (!s) {
+		munmap(base, bytes);
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for an arena's record");
+	}
+	s->base = base;
+	s->mapped = bytes;
+	s->users = 1;
+	arena->base = base;
+	arena->mapped = bytes;
+	arena->handle = (uint64_t)(uintptr_t)s;
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status host_arena_new(struct mrw_device *d, uint64_t bytes, struct mrw_arena *arena)
+{
+	uint8_t *base;
+	(void)d;
+	arena->bytes = bytes;
+	MRW_TRY(memory_new("marrow-arena", page_round(bytes), &base, &arena->fd));
+	enum marrow_status status = arena_wrap(arena, base, page_round(bytes));
+	if (status != MARROW_SUCCESS) {
+		close(arena->fd);
+		arena->fd = -1;
+	}
+	return status;
+}
+
+static enum marrow_status host_arena_map(struct mrw_device *d, const struct mrw_arena *theirs, bool same_process, struct mrw_arena *mine)
+{
+	(void)d;
+	*mine = *theirs;
+	mine->fd = -1;
+	if (same_process) {
+		__atomic_fetch_add(&shared_of(theirs)->users, 1, __ATOMIC_RELAXED);
+		return MARROW_SUCCESS;
+	}
+	void *p = mmap(NULL, page_round(theirs->bytes), PROT_READ | PROT_WRITE, MAP_SHARED, theirs->fd, 0);
+	mine->base = NULL;
+	if (p == MAP_FAILED)
+		return mrw_fail_errno(MARROW_OUT_OF_MEMORY, "cannot map a peer's arena of %llu bytes", (unsigned long long)theirs->bytes);
+	return arena_wrap(mine, p, page_round(theirs->bytes));
+}
+
+static void host_arena_seal(struct mrw_device *d, struct mrw_arena *arena)
+{
+	(void)d;
+	if (arena->base && arena->fd >= 0)
+		close(arena->fd);
+	arena->fd = -1;
+}
+
+static void host_arena_free(struct mrw_device *d, struct mrw_arena *arena)
+{
+	if (!arena->base)
+		return;
+	host_arena_seal(d, arena);
+	struct shared *s = shared_of(arena);
+	arena->base = NULL;
+	if (__atomic_sub_fetch(&s->users, 1, __ATOMIC_ACQ_REL) == 0) {
+		munmap(s->base, s->mapped);
+		free(s);
+	}
+}
+
+static const char *host_buffer_fault(struct mrw_device *d, const void *buffer)
+{
+	(void)d;
+	(void)buffer;
+	return NULL;
+}
+
+static mrw_host_body body_of(enum mrw_kernel kernel, enum marrow_type type)
+{
+	if ((uint32_t)kernel >= MRW_TYPED_KERNELS)
+		return mrw_host_movers.body[kernel - MRW_TYPED_KERNELS];
+	switch (type) {
+#define MRW_X(suffix, name) \
+	case MARROW_##name: \
+		return mrw_host_reducers_##suffix.body[kernel];
+		MRW_TYPES(MRW_X)
+#undef MRW_X
+	}
+	return NULL;
+}
+
+/* One test thread of a team. */
+struct runner {
+	pthread_t thread;
+	struct mrw_team team;
+	uint32_t first, last; /* channels, in order */
+	mrw_host_body body;
+	const struct mrw_args *args;
+};
+
+static void *run(void *p)
+{
+	struct runner *r = p;
+	for (uint32_t c = r->first; c < r->last; c++)
+		r->body(&r->team, c, r->args);
+	return NULL;
+}
+
+/* Teams of several threads, or channels side by side: for tests of the protocols. */
+static enum marrow_status run_threads(struct mrw_device *d, mrw_host_body body, const struct mrw_args *args)
+{
+	uint32_t channels = args->call.channels, teams = d->parallel_channels ? channels : 1, count = teams * d->team_size, started = 0;
+	struct runner *runners = calloc(count, sizeof *runners);
+	struct mrw_team_barrier *barriers = calloc(teams, sizeof *barriers);
+	enum marrow_status status = MARROW_SUCCESS;
+	if (!runners || !barriers) {
+		status = mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u team threads", count);
+		goto done;
+	}
+	for (; started < count; started++) {
+		struct runner *r = &runners[started];
+		uint32_t team = started / d->team_size;
+		r->team.index = started % d->team_size;
+		r->team.size = d->team_size;
+		r->team.barrier = &barriers[team];
+		r->first = d->parallel_channels ? team : 0;
+		r->last = d->parallel_channels ? team + 1 : channels;
+		r->body = body;
+		r->args = args;
+		if (pthread_create(&r->thread, NULL, run, r) != 0)
+			abort(); /* a test cannot go on with half a team */
+	}
+	for (uint32_t i = 0; i < started; i++)
+		pthread_join(runners[i].thread, NULL);
+done:
+	free(barriers);
+	free(runners);
+	return status;
+}
+
+static enum marrow_status host_launch(struct mrw_device *d, enum mrw_kernel kernel, enum marrow_type type, const struct mrw_args *args,
+				      uint32_t threads, void *stream)
+{
+	mrw_host_body body = body_of(kernel, type);
+	struct mrw_team alone = {0, 1, NULL};
+	(void)threads;
+	(void)stream;
+	if (d->team_size > 1 || d->parallel_channels)
+		return run_threads(d, body, args);
+	for (uint32_t c = 0; c < args->call.channels; c++)
+		body(&alone, c, args);
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status host_join(struct mrw_device *d, void *first, void *const *others, uint32_t count, bool fan_out)
+{
+	(void)d;
+	(void)first;
+	(void)others;
+	(void)count;
+	(void)fan_out;
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status host_finish(struct mrw_device *d, bool (*poll)(void *arg), void *arg)
+{
+	(void)d;
+	(void)poll;
+	(void)arg;
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status host_copy(struct mrw_device *d, void *dst, const void *src, uint64_t bytes, void *stream)
+{
+	(void)d;
+	(void)stream;
+	memmove(dst, src, bytes);
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status host_poke(struct mrw_device *d, void *dst, const void *src, uint64_t bytes)
+{
+	(void)d;
+	memcpy(dst, src, bytes);
+	return MARROW_SUCCESS;
+}
+
+const struct mrw_runtime mrw_host_runtime = {
+	.name = "host",
+	.target = MARROW_TARGET_HOST,
+	.present = host_present,
+	.current = host_current,
+	.open = host_open,
+	.close = host_close,
+	.page_new = host_page_new,
+	.page_free = host_page_free,
+	.arena_new = host_arena_new,
+	.arena_map = host_arena_map,
+	.arena_seal = host_arena_seal,
+	.arena_free = host_arena_free,
+	.buffer_fault = host_buffer_fault,
+	.launch = host_launch,
+	.join = host_join,
+	.finish = host_finish,
+	.copy = host_copy,
+	.poke = host_poke,
+};

@@ -1,0 +1,52 @@
+/* kernels.h - the bodies as both targets name them. A kernel is one body over all channels of a call. */
+#ifndef MRW_KERNELS_H
+#define MRW_KERNELS_H
+
+#include "args.h"
+
+struct mrw_team;
+
+enum mrw_kernel {
+	MRW_KERNEL_REDUCE_PACKETS, /* typed */
+	MRW_KERNEL_REDUCE_BULK,    /* typed */
+	MRW_KERNEL_REDUCE_LOCAL,   /* typed */
+	MRW_KERNEL_MOVE_PACKETS,
+	MRW_KERNEL_MOVE_BULK,
+	MRW_KERNEL_PROVE,
+	MRW_KERNEL_COUNT
+};
+#define MRW_TYPED_KERNELS 3u
+#define MRW_MOVERS ((uint32_t)MRW_KERNEL_COUNT - MRW_TYPED_KERNELS)
+
+/* Threads of a CUDA block; kernels are built for two such blocks an SM. */
+#define MRW_BLOCK_THREADS 512
+#define MRW_BLOCKS_PER_SM 2
+
+/* X(suffix, MARROW type name): every element type. */
+#define MRW_TYPES(X) \
+	X(i8, INT8) X(u8, UINT8) X(i32, INT32) X(u32, UINT32) X(i64, INT64) X(u64, UINT64) \
+	X(f16, FLOAT16) X(f32, FLOAT32) X(f64, FLOAT64) X(bf16, BFLOAT16)
+
+typedef void (*mrw_host_body)(const struct mrw_team *team, uint32_t channel, const struct mrw_args *args);
+
+struct mrw_host_reducers { mrw_host_body body[MRW_TYPED_KERNELS]; };
+struct mrw_host_movers { mrw_host_body body[MRW_MOVERS]; };
+/* CUDA: what cudaLaunchKernel takes. */
+struct mrw_cuda_reducers { const void *kernel[MRW_TYPED_KERNELS]; };
+struct mrw_cuda_movers { const void *kernel[MRW_MOVERS]; };
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#define MRW_X(suffix, name) \
+	extern const struct mrw_host_reducers mrw_host_reducers_##suffix; \
+	extern const struct mrw_cuda_reducers mrw_cuda_reducers_##suffix;
+MRW_TYPES(MRW_X)
+#undef MRW_X
+extern const struct mrw_host_movers mrw_host_movers;
+extern const struct mrw_cuda_movers mrw_cuda_movers;
+#ifdef __cplusplus
+}
+#endif
+
+#endif

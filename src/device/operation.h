@@ -1,0 +1,108 @@
+/* operation.h - what every kernel does first and last: claim the channel, say what is being called, compare, advance.
+ *
+ * Every thread of the team calls begin and end, whatever begin returned: a thread that must leave skips the work in
+ * between and votes in end. */
+#ifndef MRW_OPERATION_H
+#define MRW_OPERATION_H
+
+#include "flag.h"
+
+struct mrw_op {
+	uint32_t seq;   /* of this operation, the same on all channels and ranks */
+	uint64_t round; /* rounds completed on this channel before this operation */
+};
+
+#define MRW_SCRUB_MASK 0x3fffffffu
+
+/* Gives every packet of one parity a flag that no operation of the next 2^30 carries: after 2^32 operations a slot that was not
+ * rewritten since would look fresh. Safe in the begin of seq for parity seq - 1: this rank has read those slots,
+ * and no peer can start seq + 1 before it sees our opening line of seq. */
+MRW_DEV void mrw_scrub(const struct mrw_team *team, const struct mrw_args *a, uint32_t seq, uint32_t parity)
+{
+	uint64_t stale = (uint64_t)(seq ^ 0x80000000u) << 32;
+	struct mrw_packet v = {{stale, stale}};
+	const struct mrw_layout *l = &a->layout;
+	for (uint32_t f = 0; f < (l->nranks > 2 ? MRW_FORMATS : 1); f++)
+		for (uint32_t c = 0; c < l->channels; c++)
+			for (uint32_t w = 0; w < l->nranks; w++) {
+				if (w == a->rank)
+					continue;
+				struct mrw_packet *p = mrw_packets_at(l, a->arena[a->rank], f, c, a->rank, w, parity);
+				for (uint32_t i = team->index; i < l->units; i += team->size)
+					mrw_store_packet(&p[i], v);
+			}
+}
+
+MRW_DEV void mrw_opening_send(const struct mrw_team *team, const struct mrw_args *a, uint32_t seq, bool ordered)
+{
+	const uint64_t *words = (const uint64_t *)(const void *)&a->call;
+	uint64_t *mine = (uint64_t *)(void *)&mrw_control(a, a->rank)->call[seq & 1];
+	for (uint32_t i = mrw_team_high(team); i < sizeof a->call / 8; i += team->size)
+		mrw_store_relaxed(&mine[i], i == 0 ? (words[0] & 0xffffffff00000000u) | seq : words[i]);
+	struct mrw_packet line;
+	line.unit[0] = (a->call.hash & 0xffffffffu) | (uint64_t)seq << 32;
+	line.unit[1] = a->call.hash >> 32 | (uint64_t)seq << 32;
+	for (uint32_t p = mrw_team_high(team); p < a->nranks; p += team->size) {
+		if (p == a->rank)
+			continue;
+		struct mrw_opening *o = &mrw_control(a, p)->opening[seq & 1][a->rank];
+		if (ordered) { /* after a scrub; partner: the peer's next kernel, which starts after it saw this line */
+			mrw_store_relaxed(&o->unit[1], line.unit[1]);
+			mrw_publish(&o->unit[0], line.unit[0]);
+		} else {
+			mrw_store_packet((struct mrw_packet *)(void *)o->unit, line);
+		}
+	}
+}
+
+/* False: this thread must not work. */
+MRW_DEV bool mrw_op_begin(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, struct mrw_op *op)
+{
+	struct mrw_control *mine = mrw_control(a, a->rank);
+	struct mrw_channel_state *state = &mine->channel[channel];
+	uint64_t word = team->index == 0 ? mrw_fetch_or(&state->word, MRW_CHANNEL_BUSY) : mrw_load_relaxed(&state->word);
+	op->round = mrw_load_relaxed(&state->round);
+	uint64_t poison = mrw_load_relaxed(&mine->poison);
+	op->seq = (uint32_t)word + 1;
+	bool scrub = channel == 0 && (op->seq & MRW_SCRUB_MASK) <= 1;
+	if (scrub) {
+		mrw_scrub(team, a, op->seq, (op->seq - 1) & 1);
+		mrw_team_sync(team);
+	}
+	struct mrw_where w = {op->seq, channel, a->rank, MRW_WAIT_OPENING, 0, 0};
+	if (poison != 0) {
+		mrw_leave(a, w, poison);
+		return false;
+	}
+	if (team->index == 0 && (word & MRW_CHANNEL_BUSY)) {
+		mrw_raise(a, MRW_FAULT_CONCURRENT, w, 0, 0);
+		return false;
+	}
+	mrw_stall(channel);
+	if (channel == 0)
+		mrw_opening_send(team, a, op->seq, scrub);
+	return true;
+}
+
+/* ok: this thread did its part. Channel 0 compares all opening lines; if every thread is content the channel, and the channels
+ * that this launch left out, advance. */
+MRW_DEV void mrw_op_end(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, const struct mrw_op *op, bool ok)
+{
+	if (channel == 0 && ok) {
+		for (uint32_t p = mrw_team_high(team); p < a->nranks; p += team->size) {
+			struct mrw_where w = {op->seq, channel, p, MRW_WAIT_OPENING, 0, 0};
+			if (p != a->rank && !mrw_wait_opening(a, w)) {
+				ok = false;
+				break;
+			}
+		}
+	}
+	mrw_stall(channel + 64);
+	if (mrw_team_any(team, !ok))
+		return;
+	struct mrw_channel_state *state = mrw_control(a, a->rank)->channel;
+	for (uint32_t c = channel + team->index * a->call.channels; c < a->layout.channels; c += team->size * a->call.channels)
+		mrw_store_relaxed(&state[c].word, op->seq);
+}
+
+#endif

@@ -1,0 +1,27 @@
+/* order.h - the one door to the memory model: every access to a word that somebody else also touches goes through here.
+ *
+ * Scope is always the system (other GPUs, the host). Labels:
+ *   relaxed   the word itself is atomic (8 bytes), nothing else is promised;
+ *   publish   everything this thread did, and everything its team did before their last sync, is visible to whoever observes
+ *             the value (release);
+ *   observe   partner of publish: after a relaxed poll has seen the value, mrw_observed() once makes the publisher's writes
+ *             visible to this thread, and to its team after their next sync (acquire).
+ * On the host publish is a release store and mrw_observed() an acquire load of the same word: ThreadSanitizer does not
+ * understand fences. On CUDA both are fence.acq_rel.sys beside relaxed accesses: polling relaxed is 0.6 us a hop faster. */
+#ifndef MRW_ORDER_H
+#define MRW_ORDER_H
+
+#include "target.h"
+
+/* 16 bytes that travel together: two units of 32-bit data (low) + 32-bit flag (high). Only each 8-byte unit is atomic. */
+struct mrw_packet {
+	uint64_t unit[2];
+};
+
+#if MRW_ON_CUDA
+#include "order_cuda.h"
+#else
+#include "order_host.h"
+#endif
+
+#endif

@@ -1,0 +1,90 @@
+/* runtime.h - what a target must offer: memory that peers can map, launches, streams. Two implementations: host.c and cuda.c.
+ *
+ * All calls may be made from any thread; those on one device object by one thread at a time. CUDA: the device current at
+ * open is remembered, and every call sets it and restores the caller's. */
+#ifndef MRW_RUNTIME_H
+#define MRW_RUNTIME_H
+
+#include "args.h"
+#include "kernels.h"
+
+#include <marrow/types.h>
+
+/* Memory shared with the ranks of this host, or a peer's as mapped here. */
+struct mrw_arena {
+	uint8_t *base;       /* NULL: none */
+	uint64_t bytes;      /* as asked for */
+	uint64_t mapped;     /* as mapped, whole pages of the target */
+	uint64_t handle;     /* target's own */
+	int fd;              /* passes the memory to other processes; -1: closed */
+};
+
+/* What a device is, as ranks tell each other. */
+struct mrw_device_info {
+	uint8_t uuid[16];    /* equal for ranks that share the device; all zero on the host target */
+	int32_t ordinal;     /* -1 on the host target */
+	uint32_t blocks;     /* blocks of any of our kernels resident at once; host: MRW_MAX_CHANNELS */
+	uint32_t shared;     /* 1 if launches of this process block (CUDA_LAUNCH_BLOCKING) */
+};
+
+/* One device as one communicator uses it. */
+struct mrw_device {
+	const struct mrw_runtime *runtime;
+	struct mrw_device_info info;
+	/* host target */
+	uint32_t team_size;        /* threads a team; 1 but in tests */
+	bool parallel_channels;    /* run channels at once; only in tests */
+	/* cuda: streams of this communicator, in call order */
+	void *setup_stream;        /* ours: for init, where the user's streams may be busy; NULL on the host target */
+	void *last_stream;         /* stream of the last eager launch */
+	bool launched;
+	void *event;
+	uint64_t capture_id;       /* 0 none */
+	void *capture_node;        /* the last captured launch of capture_id */
+	void *capture_stream;
+	uint64_t checked[32];      /* buffers found good, by hash */
+};
+
+struct mrw_runtime {
+	const char *name;
+	enum marrow_target target;
+	/* True if the machine has such a device. */
+	bool (*present)(void);
+	/* Ordinal of the device current in this thread; -1: none, or the host target. */
+	int32_t (*current)(void);
+	/* Makes a device current and fills *d. ordinal >= 0: that one; else local_rank >= 0: that one modulo their number; else the
+	 * current one. */
+	enum marrow_status (*open)(struct mrw_device *d, int32_t ordinal, int32_t local_rank);
+	void (*close)(struct mrw_device *d);
+	/* Zeroed page(s) both sides can touch; *device is its address in kernels. fd keeps it findable under /proc/<pid>/fd. */
+	enum marrow_status (*page_new)(struct mrw_device *d, struct mrw_page **page, struct mrw_page **device, int *fd);
+	void (*page_free)(struct mrw_device *d, struct mrw_page *page, int fd);
+	/* Zeroed; fd is open until arena_seal(). */
+	enum marrow_status (*arena_new)(struct mrw_device *d, uint64_t bytes, struct mrw_arena *arena);
+	/* Maps a peer's arena: theirs in this process (same_process; the object's copy is enough), or by a received fd, which
+	 * stays the caller's. */
+	enum marrow_status (*arena_map)(struct mrw_device *d, const struct mrw_arena *theirs, bool same_process, struct mrw_arena *mine);
+	/* No more mapping by others: closes the fd. */
+	void (*arena_seal)(struct mrw_device *d, struct mrw_arena *arena);
+	/* Own or mapped; memory lives until the last one lets go. Half-made and zeroed arenas are fine. */
+	void (*arena_free)(struct mrw_device *d, struct mrw_arena *arena);
+	/* NULL if this rank's target can use the buffer, else why not. */
+	const char *(*buffer_fault)(struct mrw_device *d, const void *buffer);
+	/* Runs kernel over args->call.channels channels after the communicator's previous launch. threads: of a block (cuda). */
+	enum marrow_status (*launch)(struct mrw_device *d, enum mrw_kernel kernel, enum marrow_type type, const struct mrw_args *args,
+				     uint32_t threads, void *stream);
+	/* first waits for all that was put on others[] so far / others[] wait for the communicator's last launch (groups). */
+	enum marrow_status (*join)(struct mrw_device *d, void *first, void *const *others, uint32_t count, bool fan_out);
+	/* Waits until the last launch is done, calling poll(arg) about every millisecond; gives up when poll says false
+	 * (MARROW_TIMEOUT, no text). */
+	enum marrow_status (*finish)(struct mrw_device *d, bool (*poll)(void *arg), void *arg);
+	/* Copies n bytes on the stream (one-rank communicators). */
+	enum marrow_status (*copy)(struct mrw_device *d, void *dst, const void *src, uint64_t bytes, void *stream);
+	/* Writes words of the arena behind the kernels' back (init and tests, nothing in flight). */
+	enum marrow_status (*poke)(struct mrw_device *d, void *dst, const void *src, uint64_t bytes);
+};
+
+extern const struct mrw_runtime mrw_host_runtime;
+extern const struct mrw_runtime mrw_cuda_runtime;
+
+#endif

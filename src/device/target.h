@@ -1,0 +1,37 @@
+/* target.h - the only file that asks which compiler is reading it.
+ *
+ * Everything below src/device and src/collectives/ *.h that is marked MRW_DEV is compiled twice: by nvcc for the GPU and by a C11
+ * compiler for the host target. MRW_DEV_CALL functions stay calls: a slow path, or an inner loop that should have the registers to
+ * itself. */
+#ifndef MRW_TARGET_H
+#define MRW_TARGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__CUDACC__)
+#define MRW_ON_CUDA 1
+#define MRW_DEV static __device__ __forceinline__
+#define MRW_DEV_CALL static __device__ __noinline__
+#define MRW_PURE static __host__ __device__ __forceinline__
+#define MRW_UNROLL _Pragma("unroll")
+#define MRW_STATIC_ASSERT(condition, message) static_assert(condition, message)
+#elif defined(__clang__)
+#define MRW_ON_CUDA 0
+#define MRW_DEV static inline __attribute__((always_inline, unused))
+#define MRW_DEV_CALL static __attribute__((noinline, unused))
+#define MRW_PURE static inline __attribute__((unused))
+#define MRW_UNROLL _Pragma("unroll")
+#define MRW_STATIC_ASSERT(condition, message) _Static_assert(condition, message)
+#else
+#define MRW_ON_CUDA 0
+#define MRW_DEV static inline __attribute__((always_inline, unused))
+#define MRW_DEV_CALL static __attribute__((noinline, unused))
+#define MRW_PURE static inline __attribute__((unused))
+#define MRW_UNROLL _Pragma("GCC unroll 16")
+#define MRW_STATIC_ASSERT(condition, message) _Static_assert(condition, message)
+#endif
+
+#endif

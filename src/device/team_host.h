@@ -1,0 +1,41 @@
+/* team_host.h - team.h for the host target. Only team.h includes this. */
+#ifndef MRW_TEAM_HOST_H
+#define MRW_TEAM_HOST_H
+
+/* A reusable barrier with a vote. word counts arrivals (low half) and generations (high half); votes[g & 1] collects generation g. */
+struct mrw_team_barrier {
+	uint64_t word;
+	uint64_t votes[2];
+};
+
+struct mrw_team {
+	uint32_t index, size;
+	struct mrw_team_barrier *barrier; /* NULL iff size is 1 */
+};
+
+/* A sync that tells every thread whether any thread said true. The last arrival's release is the others' acquire. */
+MRW_DEV bool mrw_team_any(const struct mrw_team *team, bool mine)
+{
+	if (team->size == 1)
+		return mine;
+	struct mrw_team_barrier *b = team->barrier;
+	uint64_t generation = __atomic_load_n(&b->word, __ATOMIC_RELAXED) >> 32;
+	if (mine)
+		__atomic_store_n(&b->votes[generation & 1], 1, __ATOMIC_RELAXED);
+	uint64_t arrived = __atomic_add_fetch(&b->word, 1, __ATOMIC_ACQ_REL) & 0xffffffffu;
+	if (arrived == team->size) {
+		__atomic_store_n(&b->votes[(generation + 1) & 1], 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&b->word, (generation + 1) << 32, __ATOMIC_RELEASE);
+	} else {
+		while (__atomic_load_n(&b->word, __ATOMIC_ACQUIRE) >> 32 == generation)
+			sched_yield();
+	}
+	return __atomic_load_n(&b->votes[generation & 1], __ATOMIC_RELAXED) != 0;
+}
+
+MRW_DEV void mrw_team_sync(const struct mrw_team *team)
+{
+	(void)mrw_team_any(team, false);
+}
+
+#endif

@@ -1,0 +1,215 @@
+/* wire.h - every word that another rank, or the host, can see.
+ *
+ * An arena is the one block of memory a rank shares with the ranks of its host. It starts with struct mrw_control and is
+ * followed by packet slots and staging, whose place mrw_layout_make() yields. Each remotely written byte belongs for life to one
+ * (format, channel, writer): packets never overlay staging, so a payload never looks like a flag.
+ *
+ * Why slots may be reused. Kernels of one rank run one after the other. Kernel s of a rank leaves only after it saw the opening
+ * line of seq s of every peer (channel 0). So when kernel s starts here, every peer has started its kernel s-1, hence
+ * finished s-2, hence read everything we sent it in s-2. Two parities of packets, openings and calls therefore suffice,
+ * whatever the channel counts, and no credit is sent.
+ *
+ * Rounds. Bulk transfers advance in rounds, numbered without end per channel, the same on all ranks. A slot written in round t is
+ * read in the reader's round t + lag, and a rank enters round t only after every peer has completed round t - lag. With
+ * MRW_ROUND_SLOTS = 2 * MRW_MAX_LAG slots the slot written in t was read in t - 2 lag + lag: one counter a peer is data flag and
+ * credit at once. A later operation may use another lag (schedule.h). */
+#ifndef MRW_WIRE_H
+#define MRW_WIRE_H
+
+#include "order.h"
+
+/* Compared at bootstrap: change it with any change of a word's place or meaning. */
+#define MRW_WIRE_VERSION 1u
+
+#define MRW_MAX_RANKS 16u    /* ranks of one host: they map each other's arenas */
+#define MRW_MAX_CHANNELS 64u
+#define MRW_FORMATS 2u       /* first exchange (to the owner or to all), second exchange (results) */
+#define MRW_MAX_LAG 2u
+#define MRW_ROUND_SLOTS 4u
+#define MRW_UNIT_BYTES 8u    /* payload of one packet (two units of 4 bytes) */
+
+/* A call, as compared between ranks and printed when they differ. */
+struct mrw_call {
+	uint32_t seq;        /* low half of word 0; not hashed: set by the kernel */
+	uint8_t func;        /* enum mrw_func */
+	uint8_t type;        /* enum marrow_type */
+	uint8_t op;          /* 0 where no reduction */
+	uint8_t algo;        /* enum mrw_algo */
+	uint32_t root;
+	uint32_t channels;
+	uint64_t count;      /* elements, as the user gave it */
+	uint32_t chunk_bytes;
+	uint32_t lag;
+	uint64_t hash;       /* of all the above but seq; repeated in the opening line */
+	uint64_t reserved[3];
+};
+MRW_STATIC_ASSERT(sizeof(struct mrw_call) == 64, "a call is one half line");
+
+/* Opening line of one operation, from one peer's channel 0. Writer: that peer. Reader: owner, any channel.
+ * unit[0] = low half of the call's hash | seq << 32; unit[1] = high half | seq << 32: each complete by itself.
+ * unit[2..3] are reserved for the place where the writer's output may be written directly. */
+struct mrw_opening {
+	uint64_t unit[4];
+};
+MRW_STATIC_ASSERT(sizeof(struct mrw_opening) == 32, "an opening is one sector");
+
+/* State of one channel; only its owner touches it. */
+struct mrw_channel_state {
+	uint64_t word;  /* bits 0-31 seq of the last finished operation, bit 63 busy. Written by the kernel; fetch-or claims it */
+	uint64_t round; /* rounds completed */
+};
+#define MRW_CHANNEL_BUSY (1ull << 63)
+
+struct mrw_control {
+	/* 0, or why all must leave: mrw_cause(). Writers: anybody, any time, the last wins. Readers: owner's slow waits and begins. */
+	uint64_t poison;
+	/* 0, or 1 once somebody of the owner writes the fault record. Compare-and-swap by the owner's kernels. */
+	uint64_t fault_claim;
+	/* seq + 1 of the operation whose long wait was noted. Compare-and-swap by the owner's kernels. */
+	uint64_t note_claim;
+	uint64_t pad0[13];
+	struct mrw_channel_state channel[MRW_MAX_CHANNELS];
+	/* Calls of the last two operations, by parity. Writer: owner's channel 0. Readers: peers that found a mismatch; they reread until
+	 * seq and hash agree with the opening line, so no order is needed. */
+	struct mrw_call call[2];
+	/* [parity][writer] relaxed; partner: mrw_opening_seen(). */
+	struct mrw_opening opening[2][MRW_MAX_RANKS];
+	/* [writer] token of the path proof at init: published after the pattern in staging; partner: mrw_prove(). */
+	uint64_t proof[MRW_MAX_RANKS];
+	/* [channel][writer] rounds the writer has completed: published; partner: mrw_rounds_wait(). Wraps never (2^64). */
+	uint64_t rounds[MRW_MAX_CHANNELS][MRW_MAX_RANKS];
+};
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, channel) == 128, "layout");
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, call) == 128 + 16 * 64, "layout");
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, opening) == 1280, "layout");
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, proof) == 1280 + 1024, "layout");
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, rounds) == 2432, "layout");
+MRW_STATIC_ASSERT(sizeof(struct mrw_control) == 2432 + 8192, "layout");
+
+/* Sizes of an arena's parts: equal on all ranks of a communicator. */
+struct mrw_layout {
+	uint32_t nranks;
+	uint32_t channels;          /* channel cap */
+	uint32_t units;             /* packets a (format, channel, writer, parity) */
+	uint32_t chunk_bytes;       /* bytes of a staging slot, a multiple of 512 */
+	uint64_t packets_offset[MRW_FORMATS];
+	uint64_t staging_offset[MRW_FORMATS];
+	uint64_t bytes;
+};
+
+/* What the arena may cost: parts shrink as ranks and channels grow. */
+#define MRW_PACKETS_BUDGET (6ull << 20)
+#define MRW_STAGING_BUDGET (20ull << 20)
+#define MRW_HOST_STAGING_BUDGET (8ull << 20)
+#define MRW_MAX_UNITS 2048u
+#define MRW_MAX_CHUNK_BYTES (64u << 10)
+
+/* The one place where offsets are made. nranks >= 2. */
+MRW_PURE struct mrw_layout mrw_layout_make(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
+{
+	struct mrw_layout l;
+	memset(&l, 0, sizeof l);
+	l.nranks = nranks;
+	l.channels = channels;
+	uint64_t writers = (uint64_t)channels * (nranks - 1);
+	/* Two ranks have no second exchange of packets: a two-shot would send the same bytes as a one-shot, later. */
+	uint64_t packet_formats = nranks > 2 ? MRW_FORMATS : 1;
+	uint64_t units = MRW_PACKETS_BUDGET / (writers * packet_formats * 2 * sizeof(struct mrw_packet));
+	units = units > MRW_MAX_UNITS ? MRW_MAX_UNITS : units / 32 * 32;
+	uint64_t chunk = staging_budget / (writers * MRW_FORMATS * MRW_ROUND_SLOTS);
+	chunk = chunk > MRW_MAX_CHUNK_BYTES ? MRW_MAX_CHUNK_BYTES : chunk / 512 * 512;
+	l.units = (uint32_t)units;
+	l.chunk_bytes = (uint32_t)chunk;
+	uint64_t at = (sizeof(struct mrw_control) + 4095) / 4096 * 4096;
+	for (uint32_t f = 0; f < MRW_FORMATS; f++) {
+		l.packets_offset[f] = at;
+		if (f < packet_formats)
+			at += writers * 2 * units * sizeof(struct mrw_packet);
+	}
+	at = (at + 4095) / 4096 * 4096;
+	for (uint32_t f = 0; f < MRW_FORMATS; f++) {
+		l.staging_offset[f] = at;
+		at += writers * MRW_ROUND_SLOTS * chunk;
+	}
+	l.bytes = (at + 4095) / 4096 * 4096;
+	return l;
+}
+
+/* Index of writer among the peers of owner: a rank has no slots of its own. */
+MRW_PURE uint32_t mrw_writer_slot(uint32_t owner, uint32_t writer)
+{
+	return writer < owner ? writer : writer - 1;
+}
+
+/* First packet of (format, channel, writer, parity) in owner's arena. */
+MRW_PURE struct mrw_packet *mrw_packets_at(const struct mrw_layout *l, uint8_t *arena, uint32_t format, uint32_t channel,
+					   uint32_t owner, uint32_t writer, uint32_t parity)
+{
+	uint64_t index = ((uint64_t)channel * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2 + parity;
+	return (struct mrw_packet *)(void *)(arena + l->packets_offset[format]) + index * l->units;
+}
+
+/* Offset of the staging slot of (format, channel, writer slot, round); the next writer's is MRW_ROUND_SLOTS chunks on. */
+MRW_PURE uint64_t mrw_staging_offset(const struct mrw_layout *l, uint32_t format, uint32_t channel, uint32_t writer_slot, uint64_t round)
+{
+	uint64_t index = ((uint64_t)channel * (l->nranks - 1) + writer_slot) * MRW_ROUND_SLOTS + round % MRW_ROUND_SLOTS;
+	return l->staging_offset[format] + index * l->chunk_bytes;
+}
+
+/* Staging slot of (format, channel, writer, round) in owner's arena. */
+MRW_PURE uint8_t *mrw_staging_at(const struct mrw_layout *l, uint8_t *arena, uint32_t format, uint32_t channel, uint32_t owner,
+				 uint32_t writer, uint64_t round)
+{
+	return arena + mrw_staging_offset(l, format, channel, mrw_writer_slot(owner, writer), round);
+}
+
+/* Why a communicator is dead. */
+enum mrw_fault_kind {
+	MRW_FAULT_NONE,
+	MRW_FAULT_TIMEOUT,        /* culprit did not arrive in time */
+	MRW_FAULT_MISMATCH,       /* culprit made another call */
+	MRW_FAULT_ABORT,          /* origin aborted */
+	MRW_FAULT_PEER_LOST,      /* culprit's process went away */
+	MRW_FAULT_CONCURRENT,     /* two kernels of origin's communicator ran at once */
+	MRW_FAULT_PROOF           /* the path between origin and culprit loses data */
+};
+
+/* Poison word: kind | culprit << 8 | origin << 24 | low bits of seq << 40. */
+MRW_PURE uint64_t mrw_cause(enum mrw_fault_kind kind, uint32_t culprit, uint32_t origin, uint32_t seq)
+{
+	return (uint64_t)kind | (uint64_t)(culprit & 0xffff) << 8 | (uint64_t)(origin & 0xffff) << 24 |
+	       (uint64_t)(seq & 0xffffff) << 40;
+}
+MRW_PURE uint32_t mrw_cause_kind(uint64_t cause) { return (uint32_t)(cause & 0xff); }
+MRW_PURE uint32_t mrw_cause_culprit(uint64_t cause) { return (uint32_t)(cause >> 8 & 0xffff); }
+MRW_PURE uint32_t mrw_cause_origin(uint64_t cause) { return (uint32_t)(cause >> 24 & 0xffff); }
+
+/* What a wait waits for, for the record. */
+enum mrw_wait_for { MRW_WAIT_PACKET, MRW_WAIT_ROUND, MRW_WAIT_OPENING, MRW_WAIT_PROOF };
+
+/* One wait or fault, as the kernel writes it into the page. */
+struct mrw_record {
+	uint64_t state;           /* 0 empty, 1 complete: published by the kernel; partner: the host's acquire load */
+	uint32_t kind;            /* enum mrw_fault_kind; NONE in a note */
+	uint32_t wait_for;        /* enum mrw_wait_for */
+	uint32_t channel, peer;   /* who is waited for; culprit of a fault */
+	uint64_t expected, seen;
+	uint64_t waited_ns;
+	uint64_t cause;           /* poison that was found, if the fault is a peer's */
+	struct mrw_call mine, theirs; /* theirs.hash is 0 where unknown */
+};
+
+/* The page: pinned host memory that kernels of this rank, its host threads and (0600) other processes of the user see. */
+#define MRW_PAGE_MAGIC 0x776f7272616d0001ull
+struct mrw_page {
+	uint64_t magic;
+	uint32_t pid, rank, nranks, wire_version;
+	/* 0, or mrw_cause() to leave for. Writer: host (abort is this store). Reader: slow waits. */
+	uint64_t abort;
+	uint64_t pad[4];
+	struct mrw_record fault;  /* the first fault: written once */
+	struct mrw_record note;   /* the last long wait: overwritten */
+};
+MRW_STATIC_ASSERT(sizeof(struct mrw_page) <= 4096, "one page");
+
+#endif

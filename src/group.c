@@ -1,0 +1,239 @@
+/* group.c - calls between group start and end: kept per thread, issued at the outermost end. */
+#include "comm.h"
+
+#include <stdlib.h>
+
+static _Thread_local struct {
+	uint32_t depth;
+	enum marrow_status status;   /* first failure of a call in the group */
+	struct mrw_task *tasks;
+	size_t count, room;
+	struct marrow_comm **inits;
+	size_t init_count, init_room;
+} group;
+
+bool mrw_group_active(void)
+{
+	return group.depth > 0;
+}
+
+void mrw_group_failed(enum marrow_status status)
+{
+	if (group.depth > 0 && group.status == MARROW_SUCCESS)
+		group.status = status;
+}
+
+static enum marrow_status grow(void **items, size_t *room, size_t count, size_t bytes)
+{
+	if (count < *room)
+		return MARROW_SUCCESS;
+	size_t want = *room ? 2 * *room : 8;
+	void *p = realloc(*items, want * bytes);
+	if (!p)
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %zu calls in a group", want);
+	*items = p;
+	*room = want;
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status mrw_group_add(const struct mrw_task *task)
+{
+	MRW_TRY(grow((void **)&group.tasks, &group.room, group.count, sizeof *task));
+	group.tasks[group.count++] = *task;
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status mrw_group_add_init(struct marrow_comm *comm)
+{
+	MRW_TRY(grow((void **)&group.inits, &group.init_room, group.init_count, sizeof(struct marrow_comm *)));
+	group.inits[group.init_count++] = comm;
+	return MARROW_SUCCESS;
+}
+
+/* One thread of a group end: a communicator to build, or the host-target calls of one communicator in order. */
+struct worker {
+	pthread_t thread;
+	bool started;
+	struct marrow_comm *build;
+	struct marrow_comm *comm;
+	struct mrw_task *tasks;
+	size_t count;
+	enum marrow_status status;
+	char text[MRW_ERROR_TEXT_BYTES];
+};
+
+static enum marrow_status issue_host(struct worker *w)
+{
+	enum marrow_status status = mrw_comm_enter(w->comm, "group end");
+	if (status != MARROW_SUCCESS)
+		return status;
+	for (size_t i = 0; i < w->count && status == MARROW_SUCCESS; i++)
+		if (w->tasks[i].comm == w->comm)
+			status = mrw_issue(&w->tasks[i]);
+	return mrw_comm_leave(w->comm, status);
+}
+
+static void *work(void *p)
+{
+	struct worker *w = p;
+	if (w->build)
+		w->status = mrw_comm_build(w->build);
+	else
+		w->status = issue_host(w);
+	if (w->status != MARROW_SUCCESS)
+		memcpy(w->text, mrw_error_text(), strnlen(mrw_error_text(), sizeof w->text - 1));
+	return NULL;
+}
+
+/* Runs all workers, the last one in this thread. Returns the first failure and its text. */
+static enum marrow_status run_workers(struct worker *workers, size_t count)
+{
+	enum marrow_status status = MARROW_SUCCESS;
+	for (size_t i = 0; i + 1 < count; i++)
+		workers[i].started = pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0;
+	if (count > 0)
+		work(&workers[count - 1]);
+	for (size_t i = 0; i < count; i++) {
+		if (workers[i].started)
+			pthread_join(workers[i].thread, NULL);
+		else if (i + 1 < count)
+			workers[i].status = mrw_fail(MARROW_SYSTEM_ERROR, "cannot start a thread for a rank of the group; raise ulimit -u");
+		if (status == MARROW_SUCCESS && workers[i].status != MARROW_SUCCESS) {
+			status = workers[i].status;
+			if (workers[i].text[0])
+				mrw_error_set_text(workers[i].text);
+		}
+	}
+	return status;
+}
+
+static enum marrow_status build_all(void)
+{
+	struct worker *workers = calloc(group.init_count + 1, sizeof *workers);
+	if (!workers)
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for a group of %zu inits", group.init_count);
+	for (size_t i = 0; i < group.init_count; i++)
+		workers[i].build = group.inits[i];
+	enum marrow_status status = run_workers(workers, group.init_count);
+	free(workers);
+	return status;
+}
+
+/* Communicators of the group's tasks, each once, in order of first call. */
+static size_t distinct_comms(struct marrow_comm **comms)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < group.count; i++) {
+		size_t k = 0;
+		while (k < n && comms[k] != group.tasks[i].comm)
+			k++;
+		if (k == n)
+			comms[n++] = group.tasks[i].comm;
+	}
+	return n;
+}
+
+/* CUDA: all streams of the communicator wait for each other around its calls. Streams other than the first, each once. */
+static size_t other_streams(const struct marrow_comm *comm, void **first, void **others)
+{
+	size_t n = 0;
+	bool any = false;
+	for (size_t i = 0; i < group.count; i++) {
+		if (group.tasks[i].comm != comm)
+			continue;
+		void *s = group.tasks[i].stream;
+		if (!any)
+			*first = s;
+		any = true;
+		size_t k = 0;
+		while (k < n && others[k] != s)
+			k++;
+		if (s != *first && k == n)
+			others[n++] = s;
+	}
+	return n;
+}
+
+static enum marrow_status issue_cuda(struct marrow_comm *comm)
+{
+	enum marrow_status status = MARROW_SUCCESS;
+	void **others = calloc(group.count, sizeof *others), *first = NULL;
+	if (!others)
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for a group of %zu calls", group.count);
+	uint32_t n = (uint32_t)other_streams(comm, &first, others);
+	if (n > 0)
+		MRW_TRY_GOTO(comm->device.runtime->join(&comm->device, first, others, n, false));
+	for (size_t i = 0; i < group.count; i++) {
+		if (group.tasks[i].comm != comm)
+			continue;
+		group.tasks[i].stream = first;
+		MRW_TRY_GOTO(mrw_issue(&group.tasks[i]));
+	}
+	if (n > 0)
+		status = comm->device.runtime->join(&comm->device, first, others, n, true);
+fail:
+	free(others);
+	return status;
+}
+
+static enum marrow_status issue_all(void)
+{
+	enum marrow_status status = MARROW_SUCCESS;
+	struct marrow_comm **comms = calloc(group.count + 1, sizeof(struct marrow_comm *));
+	struct worker *workers = calloc(group.count + 1, sizeof *workers);
+	size_t host = 0;
+	if (!comms || !workers) {
+		status = mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for a group of %zu calls", group.count);
+		goto fail;
+	}
+	size_t n = distinct_comms(comms);
+	for (size_t i = 0; i < n; i++) {
+		if (comms[i]->device.runtime->target == MARROW_TARGET_CUDA) {
+			MRW_TRY_GOTO(mrw_comm_enter(comms[i], "group end"));
+			MRW_TRY_GOTO(mrw_comm_leave(comms[i], issue_cuda(comms[i])));
+			continue;
+		}
+		workers[host].comm = comms[i];
+		workers[host].tasks = group.tasks;
+		workers[host].count = group.count;
+		host++;
+	}
+	status = run_workers(workers, host);
+fail:
+	free(workers);
+	free(comms);
+	return status;
+}
+
+enum marrow_status marrow_group_start(void)
+{
+	if (group.depth == 0)
+		group.status = MARROW_SUCCESS;
+	group.depth++;
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status marrow_group_end(void)
+{
+	if (group.depth == 0)
+		return mrw_fail(MARROW_INVALID_USAGE, "marrow_group_end() without marrow_group_start() in this thread");
+	if (--group.depth > 0)
+		return MARROW_SUCCESS;
+	enum marrow_status status = group.status;
+	if (status == MARROW_SUCCESS && group.init_count > 0)
+		status = build_all();
+	if (status == MARROW_SUCCESS && group.count > 0)
+		status = issue_all();
+	if (status != MARROW_SUCCESS) /* a communicator whose init failed, or never ran, is gone */
+		for (size_t i = 0; i < group.init_count; i++) {
+			*group.inits[i]->init.user = NULL;
+			mrw_comm_dismantle(group.inits[i]);
+			mrw_comm_give_back(group.inits[i]);
+		}
+	free(group.tasks);
+	free(group.inits);
+	group.tasks = NULL;
+	group.inits = NULL;
+	group.count = group.room = group.init_count = group.init_room = 0;
+	return status;
+}

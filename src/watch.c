@@ -1,0 +1,166 @@
+/* watch.c - what went wrong: the kernels' fault record and the peers' sockets, in words. */
+#include "comm.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#define MRW_WATCH_NS 100000000ull
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static const char *name_of(const struct marrow_comm *comm, uint32_t rank)
+{
+	return comm->boot && rank < comm->nranks ? mrw_boot_name(comm->boot, rank) : "a rank";
+}
+
+static const char *wait_text(uint32_t wait_for)
+{
+	switch (wait_for) {
+	case MRW_WAIT_PACKET:
+		return "a packet";
+	case MRW_WAIT_ROUND:
+		return "a round of chunks";
+	case MRW_WAIT_PROOF:
+		return "the path proof";
+	default:
+		return "its first sign of life";
+	}
+}
+
+/* Status and words of a fault record. */
+static enum marrow_status describe(const struct marrow_comm *comm, const struct mrw_record *f, char *text, size_t bytes)
+{
+	char mine[160], theirs[160] = "an unknown call";
+	uint32_t origin = f->cause ? mrw_cause_origin(f->cause) : comm->rank;
+	mrw_call_text(&f->mine, mine, sizeof mine);
+	if (f->theirs.hash)
+		mrw_call_text(&f->theirs, theirs, sizeof theirs);
+	switch (f->kind) {
+	case MRW_FAULT_MISMATCH:
+		if (origin == comm->rank) {
+			snprintf(text, bytes, "ranks disagree at operation %u: rank %u called %s, %s called %s; make the same calls in the same order",
+				 f->mine.seq, comm->rank, mine, name_of(comm, f->peer), theirs);
+			return MARROW_MISMATCH;
+		}
+		snprintf(text, bytes, "rank %u found that rank %u made another call than itself at operation %u, while rank %u was in %s; see the "
+			 "message of rank %u", origin, f->peer, f->mine.seq, comm->rank, mine, origin);
+		return MARROW_MISMATCH;
+	case MRW_FAULT_TIMEOUT:
+		if (origin == comm->rank)
+			snprintf(text, bytes, "rank %u waited %.1f s in %s, operation %u, channel %u, for %s of %s and gave up (expected %llu, saw %llu): "
+				 "is that rank late, stuck or gone? MARROW_TIMEOUT_MS sets the deadline", comm->rank, (double)f->waited_ns / 1e9,
+				 mine, f->mine.seq, f->channel, wait_text(f->wait_for), name_of(comm, f->peer),
+				 (unsigned long long)f->expected, (unsigned long long)f->seen);
+		else
+			snprintf(text, bytes, "rank %u gave up waiting for rank %u, while rank %u was in %s, operation %u", origin, f->peer, comm->rank,
+				 mine, f->mine.seq);
+		return MARROW_TIMEOUT;
+	case MRW_FAULT_ABORT:
+		snprintf(text, bytes, "%s aborted the communicator, while rank %u was in %s, operation %u", name_of(comm, origin), comm->rank, mine,
+			 f->mine.seq);
+		return origin == comm->rank ? MARROW_ABORTED : MARROW_REMOTE_ERROR;
+	case MRW_FAULT_PEER_LOST:
+		snprintf(text, bytes, "%s is gone (killed, or it crashed), as rank %u noticed, while rank %u was in %s, operation %u",
+			 name_of(comm, f->peer), origin, comm->rank, mine, f->mine.seq);
+		return MARROW_REMOTE_ERROR;
+	case MRW_FAULT_CONCURRENT:
+		snprintf(text, bytes, "two operations of the communicator ran at once on rank %u (%s): order graph replays and eager calls "
+			 "against each other", origin, mine);
+		return MARROW_INVALID_USAGE;
+	case MRW_FAULT_PROOF:
+		snprintf(text, bytes, "the memory path from %s to rank %u loses data (expected %016llx, read %016llx): peer access is granted but does "
+			 "not work; look for PCIe ACS, IOMMU or virtualisation", name_of(comm, f->peer), origin,
+			 (unsigned long long)f->expected, (unsigned long long)f->seen);
+		return MARROW_SYSTEM_ERROR;
+	default:
+		snprintf(text, bytes, "unknown fault %u of %s", f->kind, mine);
+		return MARROW_INTERNAL_ERROR;
+	}
+}
+
+/* First failure wins. Caller holds the lock. */
+static void fail_once(struct marrow_comm *comm, enum marrow_status status, const char *text)
+{
+	if (comm->async_status != MARROW_SUCCESS)
+		return;
+	snprintf(comm->error, sizeof comm->error, "%s", text);
+	__atomic_store_n(&comm->async_status, status, __ATOMIC_RELEASE);
+}
+
+static void look_at_record(struct marrow_comm *comm)
+{
+	char text[MRW_ERROR_TEXT_BYTES];
+	if (!comm->page || comm->fault_told || __atomic_load_n(&comm->page->fault.state, __ATOMIC_ACQUIRE) == 0)
+		return;
+	const struct mrw_record *f = &comm->page->fault;
+	fail_once(comm, describe(comm, f, text, sizeof text), text);
+	if (f->cause == 0 && comm->boot)
+		mrw_boot_tell(comm->boot, MRW_NOTICE_FAULT, text);
+	comm->fault_told = true;
+}
+
+/* Makes our kernels leave. */
+static void poison_page(struct marrow_comm *comm, enum mrw_fault_kind kind, uint32_t culprit, uint32_t origin)
+{
+	if (comm->page && __atomic_load_n(&comm->page->abort, __ATOMIC_RELAXED) == 0)
+		__atomic_store_n(&comm->page->abort, mrw_cause(kind, culprit, origin, 0), __ATOMIC_RELEASE);
+}
+
+static void look_at_sockets(struct marrow_comm *comm)
+{
+	struct mrw_boot_event event;
+	char text[MRW_ERROR_TEXT_BYTES];
+	while (mrw_boot_watch(comm->boot, &event)) {
+		if (event.rank >= comm->nranks)
+			continue;
+		switch (event.notice) {
+		case MRW_NOTICE_BYE:
+			comm->gone[event.rank] = 1;
+			break;
+		case MRW_NOTICE_DEAD:
+			snprintf(text, sizeof text, "%s is gone: %s", name_of(comm, event.rank), event.text);
+			poison_page(comm, MRW_FAULT_PEER_LOST, event.rank, comm->rank);
+			fail_once(comm, MARROW_REMOTE_ERROR, text);
+			break;
+		case MRW_NOTICE_ABORT:
+			snprintf(text, sizeof text, "%s aborted the communicator", name_of(comm, event.rank));
+			poison_page(comm, MRW_FAULT_ABORT, event.rank, event.rank);
+			fail_once(comm, MARROW_REMOTE_ERROR, text);
+			break;
+		case MRW_NOTICE_FAULT:
+			/* Our own kernels usually say it better: give them a moment by not looking at the record first. */
+			snprintf(text, sizeof text, "%s reported: %s", name_of(comm, event.rank), event.text);
+			look_at_record(comm);
+			fail_once(comm, MARROW_REMOTE_ERROR, text);
+			break;
+		case MRW_NOTICE_NONE:
+			break;
+		}
+	}
+}
+
+enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets)
+{
+	if (__atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE) == MARROW_SUCCESS) {
+		bool record = comm->page && __atomic_load_n(&comm->page->fault.state, __ATOMIC_ACQUIRE) != 0;
+		if (!record && !sockets)
+			return MARROW_SUCCESS;
+		pthread_mutex_lock(&comm->lock);
+		look_at_record(comm);
+		uint64_t now = now_ns();
+		if (sockets && comm->boot && now - comm->last_watch_ns > MRW_WATCH_NS) {
+			comm->last_watch_ns = now;
+			look_at_sockets(comm);
+		}
+		pthread_mutex_unlock(&comm->lock);
+	}
+	enum marrow_status status = __atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE);
+	if (status != MARROW_SUCCESS)
+		mrw_error_set_text(comm->error);
+	return status;
+}

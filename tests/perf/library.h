@@ -1,0 +1,42 @@
+/* library.h - the library under test, and another one to compare it with, behind one face. Functions return false after saying
+ * on stderr what failed. */
+#ifndef PERF_LIBRARY_H
+#define PERF_LIBRARY_H
+
+#include <marrow/marrow.h>
+#include <stdbool.h>
+
+enum { LIBRARY_ID_BYTES = 128 };
+
+enum perf_kind { PERF_ALL_REDUCE, PERF_ALL_GATHER, PERF_BROADCAST, PERF_REDUCE_SCATTER };
+
+struct perf_call {
+	enum perf_kind kind;
+	const void *send;
+	void *recv;
+	size_t count;
+	enum marrow_type type; /* NCCL's numbers are the same */
+	int op;
+	uint32_t root;
+	void *comm, *stream;
+};
+
+struct perf_library {
+	char name[64];
+	bool (*make_id)(unsigned char *id);
+	/* Within a group *comm is ready at its end. id NULL: from the launcher's variables. */
+	bool (*init_rank)(void **comm, uint32_t nranks, const unsigned char *id, uint32_t rank);
+	bool (*group_start)(void);
+	bool (*group_end)(void);
+	bool (*call)(const struct perf_call *call);
+	bool (*make_premulsum)(int *op, void *scalar, enum marrow_type type, void *comm);
+	void (*drop_op)(int op, void *comm);
+	bool (*healthy)(void *comm);
+	void (*abort)(void *comm); /* destroys too */
+	void (*destroy)(void *comm);
+};
+
+void library_open_marrow(struct perf_library *library, enum marrow_target target, uint32_t timeout_s);
+bool library_open_nccl(struct perf_library *library, const char *path);
+
+#endif

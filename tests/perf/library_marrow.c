@@ -1,0 +1,106 @@
+#include "library.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct marrow_config config = MARROW_CONFIG_INIT;
+
+static bool good(enum marrow_status status, const char *call, const struct marrow_comm *comm)
+{
+	if (status == MARROW_SUCCESS)
+		return true;
+	fprintf(stderr, "%s: %s: %s\n", call, marrow_status_string(status), marrow_last_error(comm));
+	return false;
+}
+
+static bool make_id(unsigned char *id)
+{
+	struct marrow_unique_id unique;
+	if (!good(marrow_get_unique_id(&unique), "marrow_get_unique_id", NULL))
+		return false;
+	memcpy(id, unique.bytes, LIBRARY_ID_BYTES);
+	return true;
+}
+
+static bool init_rank(void **comm, uint32_t nranks, const unsigned char *id, uint32_t rank)
+{
+	struct marrow_comm **made = (struct marrow_comm **)comm;
+	struct marrow_unique_id unique;
+
+	if (!id)
+		return good(marrow_comm_init_env(made, &config), "marrow_comm_init_env", NULL);
+	memcpy(unique.bytes, id, LIBRARY_ID_BYTES);
+	return good(marrow_comm_init(made, nranks, &unique, rank, &config), "marrow_comm_init", NULL);
+}
+
+static bool group_start(void)
+{
+	return good(marrow_group_start(), "marrow_group_start", NULL);
+}
+
+static bool group_end(void)
+{
+	return good(marrow_group_end(), "marrow_group_end", NULL);
+}
+
+static bool call(const struct perf_call *c)
+{
+	enum marrow_op op = (enum marrow_op)c->op;
+
+	switch (c->kind) {
+	case PERF_ALL_REDUCE:
+		return good(marrow_all_reduce(c->send, c->recv, c->count, c->type, op, c->comm, c->stream),
+			    "marrow_all_reduce", c->comm);
+	case PERF_ALL_GATHER:
+		return good(marrow_all_gather(c->send, c->recv, c->count, c->type, c->comm, c->stream), "marrow_all_gather",
+			    c->comm);
+	case PERF_BROADCAST:
+		return good(marrow_broadcast(c->send, c->recv, c->count, c->type, c->root, c->comm, c->stream),
+			    "marrow_broadcast", c->comm);
+	case PERF_REDUCE_SCATTER:
+		return good(marrow_reduce_scatter(c->send, c->recv, c->count, c->type, op, c->comm, c->stream),
+			    "marrow_reduce_scatter", c->comm);
+	}
+	return false;
+}
+
+static bool make_premulsum(int *op, void *scalar, enum marrow_type type, void *comm)
+{
+	enum marrow_op made;
+	bool made_it = good(marrow_op_create_premulsum(&made, scalar, type, MARROW_SCALAR_HOST, comm),
+			    "marrow_op_create_premulsum", comm);
+	if (made_it)
+		*op = (int)made;
+	return made_it;
+}
+
+static void drop_op(int op, void *comm)
+{
+	good(marrow_op_destroy((enum marrow_op)op, comm), "marrow_op_destroy", comm);
+}
+
+static bool healthy(void *comm)
+{
+	enum marrow_status error = MARROW_SUCCESS;
+	return good(marrow_comm_async_error(comm, &error), "marrow_comm_async_error", comm) &&
+	       good(error, "asynchronous error", comm);
+}
+
+static void destroy(void *comm)
+{
+	good(marrow_comm_destroy(comm), "marrow_comm_destroy", NULL);
+}
+
+static void abort_comm(void *comm)
+{
+	good(marrow_comm_abort(comm), "marrow_comm_abort", comm);
+	destroy(comm);
+}
+
+void library_open_marrow(struct perf_library *library, enum marrow_target target, uint32_t timeout_s)
+{
+	config.target = target;
+	config.timeout_ms = (uint64_t)timeout_s * 1000;
+	*library = (struct perf_library){ "marrow", make_id, init_rank, group_start, group_end, call, make_premulsum, drop_op,
+					  healthy, abort_comm, destroy };
+}

@@ -1,0 +1,290 @@
+#include "support/call.h"
+#include "support/device_memory.h"
+
+#include "comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { GUARD = 64, SLACK = 64, GUARD_BYTE = 0xa5 };
+
+/* memory: guard | send area | guard | recv area | guard, each area room + SLACK bytes. */
+static size_t area(const struct call_buffers *b)
+{
+	return b->room + SLACK;
+}
+
+static size_t total(const struct call_buffers *b)
+{
+	return 3 * GUARD + 2 * area(b);
+}
+
+static bool on_cuda(const struct world_rank *self)
+{
+	return self->world->target == MARROW_TARGET_CUDA;
+}
+
+int call_buffers_make(struct world_rank *self, struct call_buffers *b, size_t room)
+{
+	void *memory = NULL, *scalar = NULL;
+	memset(b, 0, sizeof *b);
+	b->room = room = (room + 63) / 64 * 64;
+	b->shadow = malloc(total(b));
+	b->expected = malloc(room);
+	for (uint32_t r = 0; r < self->nranks; r++)
+		b->inputs[r] = malloc(room);
+	if (on_cuda(self)) {
+		if (device_alloc(&memory, total(b)) != 0 || device_alloc(&scalar, 8) != 0) {
+			world_fail(self, "cannot allocate: %s", device_error());
+			return -1;
+		}
+	} else {
+		memory = malloc(total(b));
+		scalar = malloc(8);
+	}
+	b->memory = memory;
+	b->scalar = scalar;
+	if (!b->shadow || !b->expected || !b->memory || !b->scalar)
+		abort();
+	return 0;
+}
+
+void call_buffers_free(struct world_rank *self, struct call_buffers *b)
+{
+	if (on_cuda(self)) {
+		device_free(b->memory);
+		device_free(b->scalar);
+	} else {
+		free(b->memory);
+		free(b->scalar);
+	}
+	free(b->shadow);
+	free(b->expected);
+	for (uint32_t r = 0; r < self->nranks; r++)
+		free(b->inputs[r]);
+}
+
+static bool reduces(const struct call *call)
+{
+	return call->func == MRW_FUNC_ALL_REDUCE || call->func == MRW_FUNC_REDUCE_SCATTER;
+}
+
+size_t call_count_limit(const struct call *call, uint32_t nranks, size_t room)
+{
+	bool wide = call->func == MRW_FUNC_ALL_GATHER || call->func == MRW_FUNC_REDUCE_SCATTER;
+	return room / reference_type_bytes(call->type) / (wide ? nranks : 1);
+}
+
+static size_t send_bytes(const struct world_rank *self, const struct call *call)
+{
+	return call->count * reference_type_bytes(call->type) * (call->func == MRW_FUNC_REDUCE_SCATTER ? self->nranks : 1);
+}
+
+static size_t recv_bytes(const struct world_rank *self, const struct call *call)
+{
+	return call->count * reference_type_bytes(call->type) * (call->func == MRW_FUNC_ALL_GATHER ? self->nranks : 1);
+}
+
+static bool is_in_place(const struct world_rank *self, const struct call *call)
+{
+	return call->in_place >> self->rank & 1;
+}
+
+/* Where this rank's buffers lie within its areas. */
+static void place(const struct world_rank *self, const struct call *call, struct call_buffers *b)
+{
+	size_t elem = reference_type_bytes(call->type), block = call->count * elem;
+	uint32_t how = call->misaligned >> 2 * self->rank & 3;
+	size_t send_off = how == 1 ? elem : how == 2 ? 1 : 0, recv_off = how == 3 ? elem : send_off;
+	b->send = b->memory + GUARD + send_off;
+	b->recv = b->memory + GUARD + area(b) + GUARD + recv_off;
+	if (!is_in_place(self, call))
+		return;
+	if (call->func == MRW_FUNC_ALL_GATHER)
+		b->send = b->recv + self->rank * block;
+	else if (call->func == MRW_FUNC_REDUCE_SCATTER)
+		b->recv = b->send + self->rank * block;
+	else
+		b->recv = b->send;
+}
+
+static uint8_t *shadow_of(const struct call_buffers *b, const uint8_t *p)
+{
+	return b->shadow + (p - b->memory);
+}
+
+void call_prepare(struct world_rank *self, struct call_buffers *b, const struct call *call)
+{
+	size_t elems = send_bytes(self, call) / reference_type_bytes(call->type);
+	place(self, call, b);
+	memset(b->shadow, GUARD_BYTE, total(b));
+	if (call->func != MRW_FUNC_BROADCAST || self->rank == call->root)
+		fill_random(shadow_of(b, b->send), call->type, elems, call->seed, self->rank, call->style);
+	if (on_cuda(self)) {
+		if (device_copy(b->memory, b->shadow, total(b)) != 0)
+			world_fail(self, "copy in: %s", device_error());
+	} else {
+		memcpy(b->memory, b->shadow, total(b));
+	}
+	b->dynamic = MARROW_OP_MAX;
+	if (reduces(call) && call->op >= 5) {
+		uint8_t scalar[8] = {0};
+		bool device = call->op == 6;
+		fill_scalar(scalar, call->type, call->seed, self->rank);
+		if (on_cuda(self) ? device_copy(b->scalar, scalar, 8) != 0 : !memcpy(b->scalar, scalar, 8))
+			world_fail(self, "copy of the scalar: %s", device_error());
+		if (marrow_op_create_premulsum(&b->dynamic, device ? b->scalar : scalar, call->type,
+					       device ? MARROW_SCALAR_DEVICE : MARROW_SCALAR_HOST, self->comms[call->comm]) != MARROW_SUCCESS)
+			world_fail(self, "premulsum: %s", marrow_last_error(self->comms[call->comm]));
+	}
+}
+
+static enum marrow_status make_call(struct world_rank *self, struct call_buffers *b, const struct call *call)
+{
+	struct marrow_comm *comm = self->comms[call->comm];
+	void *stream = self->streams[call->stream];
+	enum marrow_op op = call->op >= 5 ? b->dynamic : (enum marrow_op)call->op;
+	if (self->nranks > 1) {
+		mrw_comm_set_channels(comm, call->channels);
+		mrw_comm_set_algo(comm, call->algo);
+	}
+	switch (call->func) {
+	case MRW_FUNC_ALL_REDUCE:
+		return marrow_all_reduce(b->send, b->recv, call->count, call->type, op, comm, stream);
+	case MRW_FUNC_BROADCAST:
+		return marrow_broadcast(b->send, b->recv, call->count, call->type, call->root, comm, stream);
+	case MRW_FUNC_ALL_GATHER:
+		return marrow_all_gather(b->send, b->recv, call->count, call->type, comm, stream);
+	case MRW_FUNC_REDUCE_SCATTER:
+		return marrow_reduce_scatter(b->send, b->recv, call->count, call->type, op, comm, stream);
+	default:
+		return marrow_barrier(comm, stream);
+	}
+}
+
+static void replay(struct world_rank *self, struct call_buffers *b, const struct call *call)
+{
+	void *stream = self->streams[call->stream], *graph = NULL;
+	static const enum device_capture modes[] = {DEVICE_CAPTURE_THREAD_LOCAL, DEVICE_CAPTURE_RELAXED};
+	if (device_capture_begin(stream, modes[call->seed & 1]) != 0)
+		world_fail(self, "capture: %s", device_error());
+	enum marrow_status status = make_call(self, b, call);
+	if (status != MARROW_SUCCESS)
+		world_fail(self, "captured call: %s", marrow_last_error(self->comms[call->comm]));
+	if (device_capture_end(stream, &graph) != 0) {
+		world_fail(self, "end of capture: %s", device_error());
+		return;
+	}
+	for (uint32_t i = 0; i < call->replays; i++)
+		if (device_graph_launch(graph, stream) != 0)
+			world_fail(self, "replay: %s", device_error());
+	/* The next eager call may be on another stream: replays are ordered by the user. */
+	if (device_stream_synchronize(stream) != 0)
+		world_fail(self, "replay: %s", device_error());
+	device_graph_destroy(graph);
+}
+
+void call_issue(struct world_rank *self, struct call_buffers *b, const struct call *call)
+{
+	if (call->replays && on_cuda(self)) {
+		for (int i = 0; i < WORLD_STREAMS; i++)
+			if (device_stream_synchronize(self->streams[i]) != 0)
+				world_fail(self, "before a replay: %s", device_error());
+		replay(self, b, call);
+		return;
+	}
+	if (make_call(self, b, call) != MARROW_SUCCESS)
+		world_fail(self, "call: %s", marrow_last_error(self->comms[call->comm]));
+}
+
+/* What recv must hold. */
+static void expect(struct world_rank *self, struct call_buffers *b, const struct call *call)
+{
+	size_t elem = reference_type_bytes(call->type), block = call->count * elem;
+	uint64_t first = call->func == MRW_FUNC_REDUCE_SCATTER ? self->rank * call->count : 0;
+	uint8_t scalars[WORLD_MAX_RANKS * 8];
+	const void *inputs[WORLD_MAX_RANKS];
+	switch (call->func) {
+	case MRW_FUNC_BROADCAST:
+		fill_random(b->expected, call->type, call->count, call->seed, call->root, call->style);
+		return;
+	case MRW_FUNC_ALL_GATHER:
+		for (uint32_t r = 0; r < self->nranks; r++)
+			fill_random(b->expected + r * block, call->type, call->count, call->seed, r, call->style);
+		return;
+	case MRW_FUNC_ALL_REDUCE:
+	case MRW_FUNC_REDUCE_SCATTER:
+		break;
+	default:
+		return;
+	}
+	for (uint32_t r = 0; r < self->nranks; r++) {
+		fill_random_at(b->inputs[r], call->type, first, call->count, call->seed, r, call->style);
+		inputs[r] = b->inputs[r];
+		fill_scalar(scalars + r * elem, call->type, call->seed, r);
+	}
+	if (self->nranks == 1 && call->op < 5) /* a copy */
+		memcpy(b->expected, b->inputs[0], block);
+	else
+		reference_all_reduce(b->expected, inputs, self->nranks, call->count, call->type,
+				     call->op >= 5 ? MARROW_OP_DYNAMIC : (enum marrow_op)call->op, scalars);
+}
+
+static bool guarded(const struct call_buffers *b, const uint8_t *from, const uint8_t *to)
+{
+	for (const uint8_t *p = from; p < to; p++)
+		if (*shadow_of(b, p) != GUARD_BYTE)
+			return false;
+	return true;
+}
+
+void call_describe(const struct call *call, char *text, size_t bytes)
+{
+	snprintf(text, bytes, "%s count %zu %s op %u root %u algo %s channels %u in-place %x misaligned %x style %d comm %u stream %u "
+		 "replays %u data seed %llu", mrw_func_name(call->func), call->count, reference_type_name(call->type), call->op, call->root,
+		 call->algo < 0 ? "auto" : mrw_algo_name((enum mrw_algo)call->algo), call->channels, call->in_place, call->misaligned,
+		 (int)call->style, call->comm, call->stream, call->replays, (unsigned long long)call->seed);
+}
+
+void call_check(struct world_rank *self, struct call_buffers *b, const struct call *call)
+{
+	char what[400];
+	size_t bytes = recv_bytes(self, call), elem = reference_type_bytes(call->type);
+	call_describe(call, what, sizeof what);
+	if (b->dynamic != MARROW_OP_MAX && marrow_op_destroy(b->dynamic, self->comms[call->comm]) != MARROW_SUCCESS)
+		world_fail(self, "op destroy: %s", marrow_last_error(self->comms[call->comm]));
+	if (on_cuda(self)) {
+		enum marrow_status async;
+		if (device_stream_synchronize(self->streams[call->stream]) != 0)
+			world_fail(self, "%s: %s", what, device_error());
+		if (marrow_comm_async_error(self->comms[call->comm], &async) != MARROW_SUCCESS || async != MARROW_SUCCESS)
+			world_fail(self, "%s: %s", what, marrow_last_error(self->comms[call->comm]));
+		if (device_copy(b->shadow, b->memory, total(b)) != 0)
+			world_fail(self, "%s: copy out: %s", what, device_error());
+	} else {
+		memcpy(b->shadow, b->memory, total(b));
+	}
+	if (call->func == MRW_FUNC_BARRIER || self->failed)
+		return;
+	expect(self, b, call);
+	const uint8_t *got = shadow_of(b, b->recv);
+	for (size_t i = 0; i < bytes; i++) {
+		if (got[i] == b->expected[i])
+			continue;
+		uint64_t have = 0, want = 0;
+		memcpy(&have, got + i / elem * elem, elem);
+		memcpy(&want, b->expected + i / elem * elem, elem);
+		world_fail(self, "%s: element %zu is %llx, not %llx", what, i / elem, (unsigned long long)have, (unsigned long long)want);
+		return;
+	}
+	if (is_in_place(self, call))
+		return;
+	const uint8_t *recv_area = b->memory + GUARD + area(b);
+	if (!guarded(b, recv_area, b->recv) || !guarded(b, b->recv + bytes, recv_area + GUARD + area(b) + GUARD))
+		world_fail(self, "%s: wrote outside of recv", what);
+	size_t sent = send_bytes(self, call);
+	if (call->func == MRW_FUNC_BROADCAST && self->rank != call->root)
+		sent = 0;
+	if (!guarded(b, b->memory, b->memory + GUARD) || !guarded(b, b->send + sent, recv_area))
+		world_fail(self, "%s: wrote around send", what);
+}

@@ -1,0 +1,131 @@
+#include "support/world.h"
+#include "support/device_memory.h"
+
+#include "comm.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct start {
+	struct world_rank self;
+	const struct marrow_unique_id *ids;
+	void (*body)(struct world_rank *self);
+	pthread_t thread;
+};
+
+void world_fail(struct world_rank *self, const char *format, ...)
+{
+	char text[2048];
+	va_list args;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	fprintf(stderr, "rank %u of %u: %s\n", self->rank, self->nranks, text);
+	self->failed = 1;
+}
+
+uint64_t world_random(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15u;
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
+}
+
+uint64_t world_seed(void)
+{
+	static uint64_t seed;
+	if (seed == 0) {
+		const char *text = getenv("MARROW_TEST_SEED");
+		struct timespec ts;
+		clock_gettime(CLOCK_REALTIME, &ts);
+		seed = text && text[0] ? strtoull(text, NULL, 0) : (uint64_t)ts.tv_sec * 1000003u + (uint64_t)ts.tv_nsec;
+		printf("seed: MARROW_TEST_SEED=%llu\n", (unsigned long long)seed);
+		fflush(stdout);
+	}
+	return seed;
+}
+
+int world_gpus(const char **why)
+{
+	int n = device_count();
+	*why = n == 0 ? "no CUDA device" : n < 2 ? "only one CUDA device" : "";
+	if (n < 2)
+		return 0;
+	if (device_lacks_peer_access(0, 1) != 0 || device_lacks_peer_access(1, 0) != 0) {
+		*why = "devices 0 and 1 have no mutual peer access";
+		return 0;
+	}
+	return n;
+}
+
+static void *run_rank(void *p)
+{
+	struct start *s = p;
+	struct world_rank *self = &s->self;
+	const struct world *w = self->world;
+	struct marrow_config config = MARROW_CONFIG_INIT;
+	config.target = w->target;
+	config.max_ctas = w->max_ctas;
+	config.timeout_ms = w->timeout_ms ? w->timeout_ms : 60000;
+	if (w->target == MARROW_TARGET_CUDA) {
+		if (device_set((int)self->rank % device_count()) != 0)
+			world_fail(self, "cannot set the device: %s", device_error());
+		for (int i = 0; i < WORLD_STREAMS; i++)
+			if (device_stream_create(&self->streams[i]) != 0)
+				world_fail(self, "cannot make a stream: %s", device_error());
+	}
+	for (uint32_t c = 0; c < w->ncomms; c++) {
+		if (marrow_comm_init(&self->comms[c], self->nranks, &s->ids[c], self->rank, &config) != MARROW_SUCCESS) {
+			world_fail(self, "init of communicator %u: %s", c, marrow_last_error(NULL));
+			continue;
+		}
+		if (self->nranks == 1)
+			continue;
+		mrw_comm_set_host_team(self->comms[c], w->team_size ? w->team_size : 1, w->parallel_channels);
+		if (w->set_seq && mrw_comm_set_seq(self->comms[c], w->seq, w->round) != MARROW_SUCCESS)
+			world_fail(self, "cannot set seq: %s", marrow_last_error(NULL));
+		if (mrw_boot_barrier(self->comms[c]->boot) != MARROW_SUCCESS)
+			world_fail(self, "barrier: %s", marrow_last_error(NULL));
+	}
+	if (!self->failed)
+		s->body(self);
+	for (uint32_t c = 0; c < w->ncomms; c++)
+		if (marrow_comm_destroy(self->comms[c]) != MARROW_SUCCESS)
+			world_fail(self, "destroy: %s", marrow_last_error(NULL));
+	for (int i = 0; i < WORLD_STREAMS; i++)
+		if (self->streams[i])
+			device_stream_destroy(self->streams[i]);
+	return NULL;
+}
+
+int world_run(const struct world *world, void (*body)(struct world_rank *self))
+{
+	struct marrow_unique_id ids[WORLD_MAX_COMMS];
+	struct start ranks[WORLD_MAX_RANKS];
+	int failed = 0;
+	memset(ranks, 0, sizeof ranks);
+	for (uint32_t c = 0; c < world->ncomms; c++) {
+		if (marrow_get_unique_id(&ids[c]) != MARROW_SUCCESS) {
+			fprintf(stderr, "unique id: %s\n", marrow_last_error(NULL));
+			return (int)world->nranks;
+		}
+	}
+	for (uint32_t r = 0; r < world->nranks; r++) {
+		ranks[r].self.world = world;
+		ranks[r].self.rank = r;
+		ranks[r].self.nranks = world->nranks;
+		ranks[r].ids = ids;
+		ranks[r].body = body;
+		if (pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]) != 0)
+			abort();
+	}
+	for (uint32_t r = 0; r < world->nranks; r++) {
+		pthread_join(ranks[r].thread, NULL);
+		failed += ranks[r].self.failed;
+	}
+	return failed;
+}

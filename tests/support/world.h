@@ -1,0 +1,44 @@
+/* world.h - ranks as threads of one process, for tests: each gets a communicator and runs a body. */
+#ifndef TEST_WORLD_H
+#define TEST_WORLD_H
+
+#include <marrow/marrow.h>
+#include <stdbool.h>
+
+enum { WORLD_MAX_RANKS = 16, WORLD_MAX_COMMS = 4, WORLD_STREAMS = 2 };
+
+struct world {
+	enum marrow_target target;
+	uint32_t nranks;
+	uint32_t ncomms;            /* communicators over the same ranks */
+	uint32_t team_size;         /* host target: threads a team */
+	bool parallel_channels;     /* host target: channels side by side */
+	uint32_t max_ctas;          /* 0: default */
+	uint64_t timeout_ms;        /* 0: 60 s */
+	bool set_seq;               /* start all channels at seq and round */
+	uint32_t seq;
+	uint64_t round;
+	void *arg;                  /* the body's */
+};
+
+struct world_rank {
+	const struct world *world;
+	uint32_t rank, nranks;
+	struct marrow_comm *comms[WORLD_MAX_COMMS];
+	void *streams[WORLD_STREAMS]; /* NULL on the host target */
+	int failed;                 /* set by world_fail() */
+};
+
+/* Starts the ranks (rank r on CUDA device r modulo their number), builds communicators, runs body in each, takes everything
+ * down. Returns the number of ranks that failed; their words are on stderr. */
+int world_run(const struct world *world, void (*body)(struct world_rank *self));
+/* Marks the rank as failed and prints "rank R: ...". */
+void world_fail(struct world_rank *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Seed of this run: MARROW_TEST_SEED, else the clock; printed once. */
+uint64_t world_seed(void);
+/* SplitMix64 step. */
+uint64_t world_random(uint64_t *state);
+/* Number of CUDA devices usable for the gpu suite: 0, or at least two with mutual peer access; why says what is missing. */
+int world_gpus(const char **why);
+
+#endif

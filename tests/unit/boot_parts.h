@@ -1,0 +1,260 @@
+/* boot_parts.h - ranks as threads and as processes, for the tests of the bootstrap. Each rank plays a part; what is logged meanwhile is
+ * kept. Delays are random: the seed is printed, MARROW_TEST_SEED sets it. */
+#ifndef BOOT_PARTS_H
+#define BOOT_PARTS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "boot_id.h"
+#include "bootstrap.h"
+
+enum { RANKS_MAX = 16, TIMEOUT_MS = 5000, LOG_BYTES = 1 << 16 };
+
+static uint64_t seed;
+
+static inline uint64_t next_random(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return *state >> 33;
+}
+
+static inline void sleep_ms(uint64_t ms)
+{
+	struct timespec pause = {(time_t)(ms / 1000), (long)(ms % 1000) * 1000000};
+
+	nanosleep(&pause, NULL);
+}
+
+/* What one rank is to do, and how it went. Lives in memory that processes share. */
+struct part {
+	struct marrow_unique_id id;
+	uint32_t rank, nranks, version;
+	uint64_t timeout_ms, delay_ms;
+	const char *ifname;
+	enum marrow_status (*act)(struct part *part, struct mrw_boot *boot); /* NULL: only opens and closes */
+	enum marrow_status status;
+	char text[MRW_ERROR_TEXT_BYTES];
+	char note[256];
+	uint64_t took_ms;
+	uint64_t dies_ms;  /* processes only: after so long an alarm ends it */
+	size_t bytes;      /* of a block */
+	atomic_int *stage; /* for acts that wait for each other */
+};
+
+static struct part *parts;
+static atomic_int *stage;
+
+static inline void *play(void *argument)
+{
+	struct part *part = argument;
+	struct mrw_boot_options options = {part->timeout_ms, part->ifname};
+	struct mrw_boot *boot = NULL;
+	uint64_t begin;
+
+	sleep_ms(part->delay_ms);
+	if (part->dies_ms)
+		setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = (suseconds_t)part->dies_ms * 1000},
+			  NULL);
+	if (part->version)
+		mrw_boot_set_wire_version_for_test(part->version);
+	begin = mrw_boot_now_ms();
+	part->status = mrw_boot_open(&boot, &part->id, part->rank, part->nranks, &options);
+	part->took_ms = mrw_boot_now_ms() - begin;
+	if (part->status == MARROW_SUCCESS && part->act)
+		part->status = part->act(part, boot);
+	if (part->status != MARROW_SUCCESS)
+		snprintf(part->text, sizeof part->text, "%s", mrw_error_text());
+	else
+		mrw_boot_tell(boot, MRW_NOTICE_BYE, NULL);
+	mrw_boot_close(boot);
+	mrw_boot_set_wire_version_for_test(MRW_BOOT_WIRE_VERSION);
+	return NULL;
+}
+
+/* stderr while the ranks play: what was logged is asserted on, not shown. */
+static char logged[LOG_BYTES];
+static int log_fd = -1, stderr_fd = -1;
+
+static inline void begin_capture(void)
+{
+	log_fd = memfd_create("log", MFD_CLOEXEC);
+	fcntl(log_fd, F_SETFL, O_APPEND);
+	stderr_fd = dup(STDERR_FILENO);
+	fflush(stderr);
+	dup2(log_fd, STDERR_FILENO);
+}
+
+static inline void end_capture(void)
+{
+	ssize_t got;
+
+	fflush(stderr);
+	dup2(stderr_fd, STDERR_FILENO);
+	got = pread(log_fd, logged, sizeof logged - 1, 0);
+	logged[got > 0 ? got : 0] = '\0';
+	close(stderr_fd);
+	close(log_fd);
+}
+
+static inline void prepare(uint32_t count, uint32_t nranks, enum marrow_status (*act)(struct part *, struct mrw_boot *))
+{
+	struct marrow_unique_id id;
+
+	assert_int_equal(mrw_boot_make_id(&id, "=lo"), MARROW_SUCCESS);
+	atomic_store(stage, 0);
+	memset(parts, 0, RANKS_MAX * sizeof *parts);
+	for (uint32_t i = 0; i < count; i++)
+		parts[i] = (struct part){.id = id,
+					 .rank = i,
+					 .nranks = nranks,
+					 .timeout_ms = TIMEOUT_MS,
+					 .ifname = "",
+					 .act = act,
+					 .delay_ms = next_random(&seed) % 5,
+					 .stage = stage};
+}
+
+static inline void play_threads(uint32_t count)
+{
+	pthread_t threads[RANKS_MAX];
+
+	begin_capture();
+	for (uint32_t i = 0; i < count; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, play, &parts[i]), 0);
+	for (uint32_t i = 0; i < count; i++)
+		pthread_join(threads[i], NULL);
+	end_capture();
+}
+
+/* Part `here` plays in this process, which made the id; -1: none. Children that kill themselves are no failure of the test. */
+static inline void play_processes(uint32_t count, int here)
+{
+	pid_t children[RANKS_MAX];
+	int how;
+
+	begin_capture();
+	for (uint32_t i = 0; i < count; i++) {
+		if ((int)i == here)
+			continue;
+		children[i] = fork();
+		if (!children[i]) {
+			play(&parts[i]);
+			_exit(0);
+		}
+	}
+	if (here >= 0)
+		play(&parts[here]);
+	for (uint32_t i = 0; i < count; i++)
+		if ((int)i != here)
+			waitpid(children[i], &how, 0);
+	end_capture();
+}
+
+static inline void assert_all(uint32_t count, enum marrow_status status)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		if (parts[i].status != status)
+			print_message("rank %u: %s\n", parts[i].rank, parts[i].text);
+		assert_int_equal(parts[i].status, status);
+	}
+}
+
+static inline void assert_contains(const char *text, const char *wanted)
+{
+	if (!strstr(text, wanted))
+		print_message("\"%s\"\nlacks \"%s\"\n", text, wanted);
+	assert_non_null(strstr(text, wanted));
+}
+
+static inline uint8_t content(uint32_t rank, size_t i, uint32_t round)
+{
+	return (uint8_t)(rank * 31 + i * 7 + (i >> 8) + round * 101 + 1);
+}
+
+static inline enum marrow_status gather_once(struct part *part, struct mrw_boot *boot, size_t bytes, uint32_t round)
+{
+	uint8_t *mine = malloc(bytes + 1), *all = malloc(bytes * part->nranks + 1);
+	enum marrow_status status;
+
+	for (size_t i = 0; i < bytes; i++)
+		mine[i] = content(part->rank, i, round);
+	all[bytes * part->nranks] = 0xa5;
+	status = mrw_boot_allgather(boot, mine, all, bytes);
+	for (uint32_t r = 0; r < part->nranks && status == MARROW_SUCCESS; r++)
+		for (size_t i = 0; i < bytes; i++)
+			if (all[r * bytes + i] != content(r, i, round)) {
+				status = mrw_fail(MARROW_INTERNAL_ERROR, "byte %zu of rank %u is wrong", i, r);
+				break;
+			}
+	if (status == MARROW_SUCCESS && all[bytes * part->nranks] != 0xa5)
+		status = mrw_fail(MARROW_INTERNAL_ERROR, "written past the end");
+	free(mine);
+	free(all);
+	return status;
+}
+
+static inline enum marrow_status act_exchange(struct part *part, struct mrw_boot *boot)
+{
+	static const size_t bytes[] = {1, 8, 0, 1000, 64};
+	uint64_t state = part->rank + seed;
+	char begin[32];
+	struct mrw_boot_event event;
+
+	snprintf(begin, sizeof begin, "rank %u (", part->nranks - 1);
+	if (strncmp(mrw_boot_name(boot, part->nranks - 1), begin, strlen(begin)))
+		return mrw_fail(MARROW_INTERNAL_ERROR, "name \"%s\"", mrw_boot_name(boot, part->nranks - 1));
+	for (uint32_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+		MRW_TRY(gather_once(part, boot, bytes[i], i));
+		if (next_random(&state) % 2)
+			sleep_ms(next_random(&state) % 3);
+		if (mrw_boot_watch(boot, &event))
+			return mrw_fail(MARROW_INTERNAL_ERROR, "notice %d from nobody", event.notice);
+		MRW_TRY(mrw_boot_barrier(boot));
+	}
+	return MARROW_SUCCESS;
+}
+
+/* Claims and closes what waits behind part 0's id. */
+static inline void abandon_id(void)
+{
+	struct mrw_boot *boot;
+
+	assert_int_equal(mrw_boot_open(&boot, &parts[0].id, 0, 1, NULL), MARROW_SUCCESS);
+	mrw_boot_close(boot);
+}
+
+/* First of all: the seed, and memory for the parts. */
+static inline bool set_stage(void)
+{
+	const char *given = getenv("MARROW_TEST_SEED");
+
+	seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
+	printf("MARROW_TEST_SEED=%llu\n", (unsigned long long)seed);
+	fflush(stdout);
+	parts = mmap(NULL, RANKS_MAX * sizeof *parts + sizeof *stage, PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (parts == MAP_FAILED)
+		return false;
+	stage = (atomic_int *)(void *)(parts + RANKS_MAX);
+	return true;
+}
+
+#endif
