@@ -116,6 +116,13 @@ static const char *listen_to(struct mrw_door *door, struct mrw_stranger *strange
 	return why;
 }
 
+static bool somebody_waits(const struct mrw_door *door)
+{
+	struct pollfd p = {.fd = door->fd, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0;
+}
+
 static enum marrow_status admit(struct mrw_door *door)
 {
 	for (int accepted = 0; accepted < ACCEPTED_MAX; accepted++) {
@@ -126,8 +133,16 @@ static enum marrow_status admit(struct mrw_door *door)
 		if (door->nstrangers == MRW_BOOT_STRANGERS && !evict(door))
 			return MARROW_SUCCESS;
 		fd = mrw_sock_accept(door->fd, &peer);
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE) && evict(door))
-			continue;
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+			int error = errno;
+
+			/* accept() says so even where nobody waits: then the last one came in just so. */
+			if (!somebody_waits(door))
+				return MARROW_SUCCESS;
+			if (evict(door))
+				continue;
+			errno = error;
+		}
 		if (fd < 0)
 			return errno == EAGAIN || errno == EWOULDBLOCK ? MARROW_SUCCESS
 								       : mrw_sock_fail("accepting a rank's connection");

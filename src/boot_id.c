@@ -182,6 +182,17 @@ bool mrw_boot_id_claim(const uint8_t key[MRW_BOOT_KEY_BYTES], int *fd, struct mr
 	return true;
 }
 
+void mrw_boot_drop_id(const struct marrow_unique_id *bytes)
+{
+	struct mrw_boot_id id;
+	struct mrw_addr bound;
+	int fd;
+
+	memcpy(&id, bytes->bytes, sizeof id);
+	if (mrw_boot_id_claim(id.key, &fd, &bound))
+		close(fd);
+}
+
 static bool name_fits(const char *name, const char *wanted)
 {
 	if (wanted[0] == '=')

@@ -54,6 +54,8 @@ enum marrow_status mrw_root_greet(struct mrw_setup *setup, struct mrw_conn *conn
 					     rank, le32toh(hello->pid_le), mrw_addr_text(&conn->peer, false, text),
 					     version, present, mrw_boot_wire_version()));
 	mrw_setup_name(newcomer, rank, &hello->member, &conn->peer);
+	if (nranks > setup->expected + 1)
+		setup->expected = nranks - 1;
 	if (nranks != boot->nranks)
 		return refuse(conn, mrw_fail(MARROW_MISMATCH, "%s says there are %u ranks, %s says %u", newcomer,
 					     nranks, present, boot->nranks));
@@ -176,7 +178,7 @@ static void tell_latecomers(struct mrw_setup *setup, enum marrow_status status)
 
 	snprintf(text, sizeof text, "%s", mrw_error_text());
 	do {
-		next_ms = setup->arrivals < setup->boot->nranks - 1 ? until_ms : 0;
+		next_ms = setup->arrivals < setup->expected ? until_ms : 0;
 		setup->set.count = 0;
 		mrw_door_watch(&setup->door, &setup->set, &next_ms);
 		mrw_pollset_wait(&setup->set, next_ms);
@@ -187,7 +189,7 @@ static void tell_latecomers(struct mrw_setup *setup, enum marrow_status status)
 			mrw_conn_push_error(&conn, status, text);
 			mrw_conn_close(&conn);
 		}
-	} while (setup->arrivals < setup->boot->nranks - 1 && mrw_boot_now_ms() < until_ms);
+	} while (setup->arrivals < setup->expected && mrw_boot_now_ms() < until_ms);
 	mrw_error_set_text(text);
 }
 
@@ -210,6 +212,7 @@ enum marrow_status mrw_root_run(struct mrw_setup *setup)
 	if (memcmp(setup->door.bound.bytes, any, sizeof any))
 		setup->table[boot->rank].addrs[0] = setup->door.bound;
 	setup->njoined = 1;
+	setup->expected = boot->nranks - 1;
 	while (setup->njoined < boot->nranks) {
 		if (mrw_boot_now_ms() >= setup->deadline_ms) {
 			status = fail_missing(setup);

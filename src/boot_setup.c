@@ -165,6 +165,20 @@ static enum marrow_status greet(struct mrw_setup *setup, struct mrw_conn *conn, 
 	return MARROW_SUCCESS;
 }
 
+/* What a member told the root is about itself; all others hear it too and must know about whom. */
+static enum marrow_status fail_as_member_told(const struct mrw_control *control, const struct mrw_setup *setup,
+					      const struct mrw_frame *frame)
+{
+	char name[MRW_BOOT_NAME_BYTES], text[MRW_ERROR_TEXT_BYTES];
+	enum marrow_status status = mrw_conn_fail_as_told(frame);
+
+	mrw_setup_name(name, control->rank, &setup->table[control->rank], &control->conn.peer);
+	snprintf(text, sizeof text, "%s", mrw_error_text());
+	if (strncmp(text, name, strlen(name)))
+		return mrw_fail(status, "%s: %s", name, text);
+	return status;
+}
+
 static enum marrow_status serve_control(struct mrw_setup *setup, struct mrw_control *control)
 {
 	struct mrw_frame *frame;
@@ -176,9 +190,12 @@ static enum marrow_status serve_control(struct mrw_setup *setup, struct mrw_cont
 		case MRW_CONN_AGAIN:
 			return MARROW_SUCCESS;
 		case MRW_CONN_FRAME:
-			status = frame->type == MRW_FRAME_ERROR ? mrw_conn_fail_as_told(frame)
-				 : setup->is_root               ? mrw_root_hear(setup, control, frame)
-								: mrw_join_hear(setup, frame);
+			if (setup->is_root)
+				status = frame->type == MRW_FRAME_ERROR ? fail_as_member_told(control, setup, frame)
+									: mrw_root_hear(setup, control, frame);
+			else
+				status = frame->type == MRW_FRAME_ERROR ? mrw_conn_fail_as_told(frame)
+									: mrw_join_hear(setup, frame);
 			free(frame);
 			MRW_TRY(status);
 			break;

@@ -41,6 +41,7 @@ struct mrw_setup {
 	uint32_t ncontrols;
 	uint32_t njoined;       /* root: ranks present, itself included */
 	uint32_t arrivals;      /* root: hellos with the right key, good or bad */
+	uint32_t expected;      /* root: arrivals there will be, by the largest number of ranks that any rank knows of */
 	struct mrw_boot_member *table; /* NULL until known */
 	uint32_t root_rank;
 	struct mrw_addr root_addr; /* member: where it met the root */

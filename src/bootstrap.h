@@ -30,6 +30,9 @@ enum marrow_status mrw_boot_make_id(struct marrow_unique_id *id, const char *ifn
  * nranks are told so instead of being dropped as strangers. The others keep trying until rank 0 is there. */
 enum marrow_status mrw_boot_make_env_id(struct marrow_unique_id *id, const char *host_port, uint32_t nranks, bool listen);
 
+/* Closes the socket that waits behind an id, if it was made here: nobody will join. */
+void mrw_boot_drop_id(const struct marrow_unique_id *id);
+
 /* Joins. The error names the rank(s) and address(es) missing at the timeout, a duplicate rank, different n, version or
  * a foreign or truncated id. On failure *boot is NULL, and all ranks that have come so far fail with the root's text; the shortest
  * timeout of any rank counts. */

@@ -209,17 +209,31 @@ static uint32_t agree_channels(const struct marrow_comm *comm, const struct intr
 	return cap ? cap : 1;
 }
 
-/* All ranks hand in a status; all fail if one did. */
+/* All ranks come to this failure by the same exchange. Slower ones are still in it: this one's hanging up is no news to them. */
+static enum marrow_status fail_together(struct marrow_comm *comm, enum marrow_status status)
+{
+	mrw_boot_tell(comm->boot, MRW_NOTICE_BYE, "");
+	return status;
+}
+
+/* All ranks hand in a status; all fail if one did. A rank's own failure, and its words, go before what it hears of others. */
 static enum marrow_status agree(struct marrow_comm *comm, enum marrow_status mine, const char *step)
 {
 	uint32_t statuses[MRW_MAX_RANKS], status = mine;
-	MRW_TRY(mrw_boot_allgather(comm->boot, &status, statuses, sizeof status));
+	char text[MRW_ERROR_TEXT_BYTES];
+	snprintf(text, sizeof text, "%s", mrw_error_text());
+	enum marrow_status heard = mrw_boot_allgather(comm->boot, &status, statuses, sizeof status);
 	if (mine != MARROW_SUCCESS)
-		return mine;
+		mrw_error_set_text(text);
+	if (heard != MARROW_SUCCESS)
+		return mine != MARROW_SUCCESS ? mine : heard;
+	if (mine != MARROW_SUCCESS)
+		return fail_together(comm, mine);
 	for (uint32_t r = 0; r < comm->nranks; r++)
 		if (statuses[r] != MARROW_SUCCESS)
-			return mrw_fail(MARROW_REMOTE_ERROR, "%s could not %s (%s): see its message", mrw_boot_name(comm->boot, r), step,
-					marrow_status_string((enum marrow_status)statuses[r]));
+			return fail_together(comm, mrw_fail(MARROW_REMOTE_ERROR, "%s could not %s (%s): see its message",
+							    mrw_boot_name(comm->boot, r), step,
+							    marrow_status_string((enum marrow_status)statuses[r])));
 	return MARROW_SUCCESS;
 }
 
@@ -272,19 +286,20 @@ static enum marrow_status share_memory(struct marrow_comm *comm, const struct in
 	mine.status = d->runtime->arena_new(d, comm->args.layout.bytes, &comm->arena);
 	mine.arena = comm->arena;
 	MRW_TRY(mrw_boot_allgather(comm->boot, &mine, offers, sizeof mine));
-	for (uint32_t r = 0; r < comm->nranks; r++)
-		if (offers[r].status != MARROW_SUCCESS && mine.status == MARROW_SUCCESS)
-			return mrw_fail(MARROW_REMOTE_ERROR, "%s could not allocate its %llu bytes of shared memory: see its message",
-					mrw_boot_name(comm->boot, r), (unsigned long long)comm->args.layout.bytes);
 	if (mine.status != MARROW_SUCCESS)
-		return (enum marrow_status)mine.status;
-	enum marrow_status status = swap_fds(comm, all, fds);
+		return fail_together(comm, (enum marrow_status)mine.status);
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		if (offers[r].status != MARROW_SUCCESS)
+			return fail_together(comm, mrw_fail(MARROW_REMOTE_ERROR, "%s could not allocate its %llu bytes of shared memory: see its "
+							    "message", mrw_boot_name(comm->boot, r),
+							    (unsigned long long)comm->args.layout.bytes));
+	/* Ranks of one process map each other's memory in place: nobody may leave, and free it, before all are past this. */
+	enum marrow_status status = agree(comm, swap_fds(comm, all, fds), "pass its memory to its peers");
 	if (status == MARROW_SUCCESS)
-		status = map_peers(comm, all, offers, fds);
+		status = agree(comm, map_peers(comm, all, offers, fds), "map its peers' memory");
 	for (uint32_t r = 0; r < comm->nranks; r++)
 		if (fds[r] >= 0)
 			close(fds[r]);
-	status = agree(comm, status, "map its peers' memory");
 	d->runtime->arena_seal(d, &comm->arena);
 	return status;
 }
@@ -330,16 +345,23 @@ static enum marrow_status join(struct marrow_comm *comm)
 {
 	struct mrw_device *d = &comm->device;
 	struct mrw_boot_options options = {comm->timeout_ms ? comm->timeout_ms : MRW_DEFAULT_INIT_MS, comm->init.ifname};
-	struct introduction mine, *all = calloc(comm->nranks, sizeof *all);
+	struct introduction mine, *all = NULL;
 	struct mrw_page *page = NULL;
 	enum marrow_status status;
 	bool host = d->runtime->target == MARROW_TARGET_HOST;
-	if (!all)
-		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u ranks", comm->nranks);
 	MRW_TRY_GOTO(mrw_boot_open(&comm->boot, &comm->init.id, comm->rank, comm->nranks, &options));
+	all = calloc(comm->nranks, sizeof *all);
+	if (!all) {
+		status = mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u ranks", comm->nranks);
+		goto fail;
+	}
 	introduce(comm, &mine);
 	MRW_TRY_GOTO(mrw_boot_allgather(comm->boot, &mine, all, sizeof mine));
-	MRW_TRY_GOTO(compare(comm, all));
+	status = compare(comm, all);
+	if (status != MARROW_SUCCESS) {
+		(void)fail_together(comm, status);
+		goto fail;
+	}
 	comm->channel_cap = agree_channels(comm, all);
 	comm->args.layout = mrw_layout_make(comm->nranks, comm->channel_cap, host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
 	comm->args.spin_limit = spin_limit(comm->nranks);
@@ -378,6 +400,8 @@ enum marrow_status mrw_comm_build(struct marrow_comm *comm)
 	comm->args.note_ns = MRW_NOTE_NS;
 	if (comm->nranks > 1)
 		MRW_TRY_GOTO(join(comm));
+	else
+		mrw_boot_drop_id(&comm->init.id);
 	__atomic_store_n(&comm->life, MRW_LIFE_LIVE, __ATOMIC_RELEASE);
 	return MARROW_SUCCESS;
 fail:

@@ -19,6 +19,11 @@ void mrw_comm_set_algo(struct marrow_comm *comm, int32_t algo)
 	comm->forced_algo = algo;
 }
 
+void mrw_comm_set_note_ns(struct marrow_comm *comm, uint64_t note_ns)
+{
+	comm->args.note_ns = note_ns;
+}
+
 /* The last 2^30 operations would have left no packet flag that comes up again in the next 2^30: nor does this. */
 enum marrow_status mrw_comm_set_seq(struct marrow_comm *comm, uint32_t next, uint64_t round)
 {

@@ -148,13 +148,13 @@ enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets)
 {
 	if (__atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE) == MARROW_SUCCESS) {
 		bool record = comm->page && __atomic_load_n(&comm->page->fault.state, __ATOMIC_ACQUIRE) != 0;
-		if (!record && !sockets)
+		bool due = sockets && comm->boot && now_ns() - __atomic_load_n(&comm->last_watch_ns, __ATOMIC_RELAXED) > MRW_WATCH_NS;
+		if (!record && !due)
 			return MARROW_SUCCESS;
 		pthread_mutex_lock(&comm->lock);
 		look_at_record(comm);
-		uint64_t now = now_ns();
-		if (sockets && comm->boot && now - comm->last_watch_ns > MRW_WATCH_NS) {
-			comm->last_watch_ns = now;
+		if (due) {
+			__atomic_store_n(&comm->last_watch_ns, now_ns(), __ATOMIC_RELAXED);
 			look_at_sockets(comm);
 		}
 		pthread_mutex_unlock(&comm->lock);

@@ -6,7 +6,7 @@
 #ifndef MRW_MOVE_BULK_H
 #define MRW_MOVE_BULK_H
 
-#include "rounds.h"
+#include "peer.h"
 #include "schedule.h"
 #include "device/copy.h"
 
@@ -76,14 +76,14 @@ MRW_DEV void mrw_broadcast_root_round(const struct mrw_team *team, uint32_t chan
 	uint32_t lag = a->call.lag;
 	for (uint32_t q = 0; q < a->nranks && t < chunks; q++) {
 		uint32_t p = mrw_peer(a, q);
-		struct mrw_chunk c = mrw_chunk_of(a, channel, mrw_block(a->call.func, a->bytes, a->nranks, p), t);
+		struct mrw_chunk c = mrw_chunk_of(a, channel, mrw_block_of(a->bytes, a->share_bytes, p), t);
 		if (p != a->rank)
 			mrw_stage(team, channel, a, 0, p, round, a->in + c.offset, c.bytes);
 		if (a->out != a->in)
 			mrw_copy(team, a->out + c.offset, a->in + c.offset, c.bytes);
 	}
 	if (t >= lag && t - lag < chunks) {
-		struct mrw_chunk c = mrw_chunk_of(a, channel, mrw_block(a->call.func, a->bytes, a->nranks, a->rank), t - lag);
+		struct mrw_chunk c = mrw_chunk_of(a, channel, mrw_block_of(a->bytes, a->share_bytes, a->rank), t - lag);
 		for (uint32_t q = 1; q < a->nranks; q++)
 			mrw_stage(team, channel, a, 1, mrw_peer(a, q), round, a->in + c.offset, c.bytes);
 	}
@@ -95,7 +95,7 @@ MRW_DEV void mrw_broadcast_leaf_round(const struct mrw_team *team, uint32_t chan
 {
 	uint32_t lag = a->call.lag;
 	if (t >= lag && t - lag < chunks) {
-		struct mrw_chunk c = mrw_chunk_of(a, channel, mrw_block(a->call.func, a->bytes, a->nranks, a->rank), t - lag);
+		struct mrw_chunk c = mrw_chunk_of(a, channel, mrw_block_of(a->bytes, a->share_bytes, a->rank), t - lag);
 		const uint8_t *src = mrw_staged(a, channel, 0, a->call.root, round);
 		for (uint32_t q = 1; q < a->nranks; q++) {
 			uint32_t p = mrw_peer(a, q);
@@ -107,7 +107,7 @@ MRW_DEV void mrw_broadcast_leaf_round(const struct mrw_team *team, uint32_t chan
 	if (t >= 2 * lag && t - 2 * lag < chunks) {
 		for (uint32_t q = 1; q < a->nranks; q++) {
 			uint32_t p = mrw_peer(a, q);
-			struct mrw_chunk c = mrw_chunk_of(a, channel, mrw_block(a->call.func, a->bytes, a->nranks, p), t - 2 * lag);
+			struct mrw_chunk c = mrw_chunk_of(a, channel, mrw_block_of(a->bytes, a->share_bytes, p), t - 2 * lag);
 			mrw_copy(team, a->out + c.offset, mrw_staged(a, channel, 1, p, round), c.bytes);
 		}
 	}
@@ -116,11 +116,15 @@ MRW_DEV void mrw_broadcast_leaf_round(const struct mrw_team *team, uint32_t chan
 MRW_DEV void mrw_move_bulk(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
 {
 	struct mrw_op op;
-	bool ok = mrw_op_begin(team, channel, a, &op);
 	uint32_t exchanges = mrw_exchanges(a->call.func, a->nranks);
-	uint64_t largest = exchanges == 2 ? mrw_block(a->call.func, a->bytes, a->nranks, 0).bytes : a->bytes;
+	uint64_t largest = exchanges == 2 ? mrw_block_of(a->bytes, a->share_bytes, 0).bytes : a->bytes;
 	uint64_t chunks = mrw_chunks(largest, a->call.chunk_bytes, a->call.channels, channel);
 	uint64_t rounds = mrw_rounds(chunks, exchanges, a->call.lag);
+	if (mrw_team_is_signal(team)) {
+		mrw_rounds_signal(team, channel, a, rounds);
+		return;
+	}
+	bool ok = mrw_op_begin(team, channel, a, &op);
 	for (uint64_t t = 0; t < rounds; t++) {
 		uint64_t round = op.round + t;
 		ok = mrw_rounds_wait(team, channel, a, op.seq, round, a->call.lag, ok);

@@ -2,44 +2,43 @@
 #ifndef MRW_MOVE_PACKETS_H
 #define MRW_MOVE_PACKETS_H
 
-#include "rounds.h"
+#include "peer.h"
 #include "schedule.h"
 #include "device/packet.h"
 
 /* This rank's units [first, first + count) to every peer, and to its own output unless they are there already. */
 MRW_DEV void mrw_units_send(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint8_t *out,
-			    uint64_t first, uint64_t count)
+			    uint32_t first, uint32_t count)
 {
-	for (uint64_t i = team->index; i < count; i += team->size) {
+	for (uint32_t i = team->index; i < count; i += team->size) {
 		uint32_t payload[2];
-		mrw_unit_load(a->in, first + i, a->bytes, payload);
+		mrw_unit_load(a->in, (uint64_t)first + i, a->bytes, payload);
 		for (uint32_t q = 1; q < a->nranks; q++) {
 			uint32_t p = mrw_peer(a, q);
 			mrw_packet_send(mrw_packets_at(&a->layout, a->arena[p], 0, channel, p, a->rank, seq & 1) + i, seq, payload);
 		}
 		if (out != a->in)
-			mrw_unit_store(out, first + i, a->bytes, payload);
+			mrw_unit_store(out, (uint64_t)first + i, a->bytes, payload);
 	}
 }
 
-MRW_DEV bool mrw_unit_receive(uint32_t channel, const struct mrw_args *a, uint32_t seq, uint32_t p, uint8_t *out, uint64_t first,
-			      uint64_t i)
+MRW_DEV bool mrw_unit_receive(uint32_t channel, const struct mrw_args *a, uint32_t seq, uint32_t p, uint8_t *out, uint32_t first,
+			      uint32_t i)
 {
 	uint32_t payload[2];
 	struct mrw_where w = {seq, channel, p, MRW_WAIT_PACKET, 0, 0};
 	if (!mrw_wait_packet(a, mrw_packets_at(&a->layout, a->arena[a->rank], 0, channel, a->rank, p, seq & 1) + i, w, payload))
 		return false;
-	mrw_unit_store(out, first + i, a->bytes, payload);
+	mrw_unit_store(out, (uint64_t)first + i, a->bytes, payload);
 	return true;
 }
 
 MRW_DEV bool mrw_gather_units(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq)
 {
-	uint64_t per = mrw_units_per_channel(a->bytes, a->call.channels), first = channel * per;
-	uint64_t count = mrw_units_in(a->bytes, first, per);
+	uint32_t per = a->units, first = channel * per, count = (uint32_t)mrw_units_in(a->bytes, first, per);
 	mrw_units_send(team, channel, a, seq, a->out + a->rank * a->bytes, first, count);
-	for (uint64_t j = team->index; j < count * (a->nranks - 1); j += team->size) {
-		uint32_t p = mrw_peer(a, 1 + (uint32_t)(j / count));
+	for (uint32_t j = team->index; j < count * (a->nranks - 1); j += team->size) {
+		uint32_t p = mrw_peer(a, 1 + j / count);
 		if (!mrw_unit_receive(channel, a, seq, p, a->out + p * a->bytes, first, j % count))
 			return false;
 	}
@@ -48,13 +47,12 @@ MRW_DEV bool mrw_gather_units(const struct mrw_team *team, uint32_t channel, con
 
 MRW_DEV bool mrw_broadcast_units(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq)
 {
-	uint64_t per = mrw_units_per_channel(a->bytes, a->call.channels), first = channel * per;
-	uint64_t count = mrw_units_in(a->bytes, first, per);
+	uint32_t per = a->units, first = channel * per, count = (uint32_t)mrw_units_in(a->bytes, first, per);
 	if (a->rank == a->call.root) {
 		mrw_units_send(team, channel, a, seq, a->out, first, count);
 		return true;
 	}
-	for (uint64_t i = team->index; i < count; i += team->size)
+	for (uint32_t i = team->index; i < count; i += team->size)
 		if (!mrw_unit_receive(channel, a, seq, a->call.root, a->out, first, i))
 			return false;
 	return true;

@@ -4,16 +4,18 @@
 #include "move_bulk.h"
 #include "prove.h"
 
-#define MRW_KERNEL(name, call) \
-	static __global__ void __launch_bounds__(MRW_BLOCK_THREADS, MRW_BLOCKS_PER_SM) \
+/* signals: threads at the block's end that are its signal warp. */
+#define MRW_KERNEL(name, call, threads, signals) \
+	static __global__ void __launch_bounds__(threads, MRW_BLOCKS_PER_SM) \
 	name(const __grid_constant__ struct mrw_args args) \
 	{ \
-		struct mrw_team team = {threadIdx.x, blockDim.x}; \
+		__shared__ uint32_t dismissed; \
+		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), &dismissed}; \
 		call(&team, blockIdx.x, &args); \
 	}
-MRW_KERNEL(mrw_move_packets_kernel, mrw_move_packets)
-MRW_KERNEL(mrw_move_bulk_kernel, mrw_move_bulk)
-MRW_KERNEL(mrw_prove_kernel, mrw_prove)
+MRW_KERNEL(mrw_move_packets_kernel, mrw_move_packets, MRW_PACKET_THREADS, 0)
+MRW_KERNEL(mrw_move_bulk_kernel, mrw_move_bulk, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
+MRW_KERNEL(mrw_prove_kernel, mrw_prove, MRW_BLOCK_THREADS, 0)
 
 extern "C" const struct mrw_cuda_movers mrw_cuda_movers = {{
 	(const void *)mrw_move_packets_kernel, (const void *)mrw_move_bulk_kernel, (const void *)mrw_prove_kernel}};

@@ -5,7 +5,7 @@
 #ifndef MRW_REDUCE_BULK_H
 #define MRW_REDUCE_BULK_H
 
-#include "rounds.h"
+#include "peer.h"
 #include "schedule.h"
 #include "device/reduce.h"
 
@@ -13,7 +13,7 @@
 /* Vectors a thread adds at once: 16 accumulators. */
 #define MRW_REDUCE_BATCH (MRW_VEC_ELEMS >= 16 ? 1u : 16u / MRW_VEC_ELEMS > 4 ? 4u : 16u / MRW_VEC_ELEMS)
 
-/* One chunk of my block: where its pieces are and where the sum goes. */
+/* One chunk of my block: where its pieces are and where the sum goes. Passed by value: inner loops keep it in registers. */
 struct mrw_sum {
 	const uint8_t *own;    /* any alignment */
 	const uint8_t *staged; /* first peer's piece; the others' follow at stride */
@@ -21,8 +21,10 @@ struct mrw_sum {
 	uint64_t result;       /* offset in a peer's arena of the first writer's slot of the second staging */
 	uint64_t stride;       /* from one writer's slot to the next one's */
 	uint32_t bytes;
+	uint32_t rank, nranks;
 	uint32_t own_alignment, out_alignment;
-	bool forward;
+	bool forward, average, scaled;
+	mrw_acc scalar;
 };
 
 MRW_DEV void mrw_acc_add(const uint32_t reduction, mrw_acc *acc, const uint32_t *w, bool first)
@@ -34,101 +36,164 @@ MRW_DEV void mrw_acc_add(const uint32_t reduction, mrw_acc *acc, const uint32_t 
 	}
 }
 
-/* The vector at byte at of a piece; a partial one (bytes < 16) is zero-filled. */
-MRW_DEV struct mrw_vec mrw_sum_load(const struct mrw_args *a, const struct mrw_sum *s, uint32_t rank, uint32_t at, uint32_t bytes,
-				    mrw_acc scalar)
+/* Narrows batch sums into v and stores them. */
+MRW_DEV void mrw_acc_store(const uint32_t batch, mrw_acc acc[][MRW_VEC_ELEMS], struct mrw_vec *v, uint8_t *out, uint32_t step,
+			   bool average, uint32_t nranks)
 {
-	struct mrw_vec v;
-	if (rank != a->rank)
-		return mrw_load_vec(s->staged + mrw_writer_slot(a->rank, rank) * s->stride + at, MRW_VEC_BYTES);
-	if (bytes == MRW_VEC_BYTES)
-		v = mrw_load_vec(s->own + at, s->own_alignment);
-	else
-		v = mrw_load_part(s->own + at, bytes);
-	if (a->scaled)
-		mrw_scale(v.w, 4, scalar);
-	return v;
-}
-
-/* Adds batch vectors, at byte at and every step on, all in flight at once. bytes: of each, < 16 for the partial last one. */
-MRW_DEV void mrw_sum_batch(const uint32_t reduction, const uint32_t batch, const struct mrw_args *a, const struct mrw_sum *s,
-			   uint32_t at, uint32_t step, uint32_t bytes, mrw_acc scalar)
-{
-	mrw_acc acc[MRW_REDUCE_BATCH][MRW_VEC_ELEMS];
-	struct mrw_vec x[MRW_REDUCE_BATCH], y[MRW_REDUCE_BATCH];
-	for (uint32_t r = 0; r < a->nranks; r += 2) {
-		bool pair = r + 1 < a->nranks;
-		MRW_UNROLL
-		for (uint32_t k = 0; k < batch; k++)
-			x[k] = mrw_sum_load(a, s, r, at + k * step, bytes, scalar);
-		if (pair) {
-			MRW_UNROLL
-			for (uint32_t k = 0; k < batch; k++)
-				y[k] = mrw_sum_load(a, s, r + 1, at + k * step, bytes, scalar);
-		}
-		MRW_UNROLL
-		for (uint32_t k = 0; k < batch; k++) {
-			mrw_acc_add(reduction, acc[k], x[k].w, r == 0);
-			if (pair)
-				mrw_acc_add(reduction, acc[k], y[k].w, false);
-		}
-	}
 	MRW_UNROLL
 	for (uint32_t k = 0; k < batch; k++) {
-		struct mrw_vec v = {{0, 0, 0, 0}};
-		uint32_t here = at + k * step;
+		v[k].w[0] = v[k].w[1] = v[k].w[2] = v[k].w[3] = 0;
 		MRW_UNROLL
 		for (uint32_t e = 0; e < MRW_VEC_ELEMS; e++)
-			mrw_narrow(v.w, e, a->average ? mrw_divide(acc[k][e], a->nranks) : acc[k][e]);
-		for (uint32_t q = 1; s->forward && q < a->nranks; q++) {
-			uint32_t p = mrw_peer(a, q);
-			mrw_store_vec(a->arena[p] + s->result + mrw_writer_slot(p, a->rank) * s->stride + here, v, MRW_VEC_BYTES);
-		}
-		if (bytes == MRW_VEC_BYTES)
-			mrw_store_vec(s->out + here, v, s->out_alignment);
-		else
-			mrw_store_part(s->out + here, v, bytes);
+			mrw_narrow(v[k].w, e, average ? mrw_divide(acc[k][e], nranks) : acc[k][e]);
+		mrw_store_vec(out + k * step, v[k], MRW_VEC_BYTES);
 	}
 }
 
-MRW_DEV void mrw_sum_chunk(const uint32_t reduction, const struct mrw_team *team, const struct mrw_args *a, const struct mrw_sum *s,
-			   mrw_acc scalar)
+/* Two ranks, aligned, not scaled: all vectors of a thread in flight at once. Returns the byte where this thread stopped. */
+MRW_DEV uint32_t mrw_sum_pair(const uint32_t reduction, uint32_t at, uint32_t step, const uint8_t *p0, const uint8_t *p1, uint8_t *out,
+			      uint8_t *slot, uint32_t bytes, bool average)
 {
-	uint32_t step = team->size * MRW_VEC_BYTES, at = team->index * MRW_VEC_BYTES;
-	for (; at + (MRW_REDUCE_BATCH - 1) * step + MRW_VEC_BYTES <= s->bytes; at += MRW_REDUCE_BATCH * step)
-		mrw_sum_batch(reduction, MRW_REDUCE_BATCH, a, s, at, step, MRW_VEC_BYTES, scalar);
-	for (; at + MRW_VEC_BYTES <= s->bytes; at += step)
-		mrw_sum_batch(reduction, 1, a, s, at, 0, MRW_VEC_BYTES, scalar);
-	if (at < s->bytes)
-		mrw_sum_batch(reduction, 1, a, s, at, 0, s->bytes - at, scalar);
+	for (; at + (MRW_REDUCE_BATCH - 1) * step + MRW_VEC_BYTES <= bytes; at += MRW_REDUCE_BATCH * step) {
+		mrw_acc acc[MRW_REDUCE_BATCH][MRW_VEC_ELEMS] = {{0}};
+		struct mrw_vec x[MRW_REDUCE_BATCH], y[MRW_REDUCE_BATCH];
+		MRW_UNROLL
+		for (uint32_t k = 0; k < MRW_REDUCE_BATCH; k++)
+			x[k] = mrw_load_vec(p0 + at + k * step, MRW_VEC_BYTES);
+		MRW_UNROLL
+		for (uint32_t k = 0; k < MRW_REDUCE_BATCH; k++)
+			y[k] = mrw_load_vec(p1 + at + k * step, MRW_VEC_BYTES);
+		MRW_UNROLL
+		for (uint32_t k = 0; k < MRW_REDUCE_BATCH; k++) {
+			mrw_acc_add(reduction, acc[k], x[k].w, true);
+			mrw_acc_add(reduction, acc[k], y[k].w, false);
+		}
+		mrw_acc_store(MRW_REDUCE_BATCH, acc, x, out + at, step, average, 2);
+		MRW_UNROLL
+		for (uint32_t k = 0; slot && k < MRW_REDUCE_BATCH; k++)
+			mrw_store_vec(slot + at + k * step, x[k], MRW_VEC_BYTES);
+	}
+	for (; at + MRW_VEC_BYTES <= bytes; at += step) {
+		mrw_acc acc[1][MRW_VEC_ELEMS] = {{0}};
+		struct mrw_vec x[1] = {mrw_load_vec(p0 + at, MRW_VEC_BYTES)}, y = mrw_load_vec(p1 + at, MRW_VEC_BYTES);
+		mrw_acc_add(reduction, acc[0], x[0].w, true);
+		mrw_acc_add(reduction, acc[0], y.w, false);
+		mrw_acc_store(1, acc, x, out + at, step, average, 2);
+		if (slot)
+			mrw_store_vec(slot + at, x[0], MRW_VEC_BYTES);
+	}
+	return at;
+}
+
+MRW_DEV_CALL uint32_t mrw_sum_pair_any(uint32_t reduction, uint32_t at, uint32_t step, const uint8_t *p0, const uint8_t *p1, uint8_t *out,
+				       uint8_t *slot, uint32_t bytes, bool average)
+{
+	switch (reduction) {
+	case MRW_RED_SUM:
+		return mrw_sum_pair(MRW_RED_SUM, at, step, p0, p1, out, slot, bytes, average);
+	case MRW_RED_PROD:
+		return mrw_sum_pair(MRW_RED_PROD, at, step, p0, p1, out, slot, bytes, average);
+	case MRW_RED_MAX:
+		return mrw_sum_pair(MRW_RED_MAX, at, step, p0, p1, out, slot, bytes, average);
+	default:
+		return mrw_sum_pair(MRW_RED_MIN, at, step, p0, p1, out, slot, bytes, average);
+	}
+}
+
+/* Where the sum also goes: peer number q's second staging. */
+MRW_DEV uint8_t *mrw_sum_slot(const struct mrw_args *a, const struct mrw_sum s, uint32_t q)
+{
+	uint32_t p = mrw_peer(a, q);
+	return a->arena[p] + s.result + mrw_writer_slot(p, s.rank) * s.stride;
+}
+
+/* Any number of ranks, aligned, not scaled. Returns the byte where this thread stopped. */
+MRW_DEV uint32_t mrw_sum_aligned(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at, uint32_t step)
+{
+	for (; at + (MRW_REDUCE_BATCH - 1) * step + MRW_VEC_BYTES <= s.bytes; at += MRW_REDUCE_BATCH * step) {
+		mrw_acc acc[MRW_REDUCE_BATCH][MRW_VEC_ELEMS] = {{0}};
+		struct mrw_vec x[MRW_REDUCE_BATCH];
+		for (uint32_t r = 0; r < s.nranks; r++) {
+			const uint8_t *p = (r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, r) * s.stride) + at;
+			MRW_UNROLL
+			for (uint32_t k = 0; k < MRW_REDUCE_BATCH; k++)
+				x[k] = mrw_load_vec(p + k * step, MRW_VEC_BYTES);
+			MRW_UNROLL
+			for (uint32_t k = 0; k < MRW_REDUCE_BATCH; k++)
+				mrw_acc_add(reduction, acc[k], x[k].w, r == 0);
+		}
+		mrw_acc_store(MRW_REDUCE_BATCH, acc, x, s.out + at, step, s.average, s.nranks);
+		for (uint32_t q = 1; s.forward && q < s.nranks; q++) {
+			uint8_t *slot = mrw_sum_slot(a, s, q) + at;
+			MRW_UNROLL
+			for (uint32_t k = 0; k < MRW_REDUCE_BATCH; k++)
+				mrw_store_vec(slot + k * step, x[k], MRW_VEC_BYTES);
+		}
+	}
+	return at;
+}
+
+/* One vector, any alignment, scaled or not; bytes < 16: the partial last one, zero-filled. */
+MRW_DEV void mrw_sum_one(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at, uint32_t bytes)
+{
+	mrw_acc acc[MRW_VEC_ELEMS] = {0};
+	struct mrw_vec v;
+	for (uint32_t r = 0; r < s.nranks; r++) {
+		if (r != s.rank)
+			v = mrw_load_vec(s.staged + mrw_writer_slot(s.rank, r) * s.stride + at, MRW_VEC_BYTES);
+		else if (bytes == MRW_VEC_BYTES)
+			v = mrw_load_vec(s.own + at, s.own_alignment);
+		else
+			v = mrw_load_part(s.own + at, bytes);
+		if (r == s.rank && s.scaled)
+			mrw_scale(v.w, 4, s.scalar);
+		mrw_acc_add(reduction, acc, v.w, r == 0);
+	}
+	v.w[0] = v.w[1] = v.w[2] = v.w[3] = 0;
+	MRW_UNROLL
+	for (uint32_t e = 0; e < MRW_VEC_ELEMS; e++)
+		mrw_narrow(v.w, e, s.average ? mrw_divide(acc[e], s.nranks) : acc[e]);
+	for (uint32_t q = 1; s.forward && q < s.nranks; q++)
+		mrw_store_vec(mrw_sum_slot(a, s, q) + at, v, MRW_VEC_BYTES);
+	if (bytes == MRW_VEC_BYTES)
+		mrw_store_vec(s.out + at, v, s.out_alignment);
+	else
+		mrw_store_part(s.out + at, v, bytes);
+}
+
+MRW_DEV void mrw_sum_chunk(const uint32_t reduction, const struct mrw_team *team, const struct mrw_args *a, const struct mrw_sum s,
+			   uint32_t at)
+{
+	uint32_t step = team->size * MRW_VEC_BYTES;
+	if (s.own_alignment == MRW_VEC_BYTES && s.out_alignment == MRW_VEC_BYTES && !s.scaled)
+		at = mrw_sum_aligned(reduction, a, s, at, step);
+	for (; at + MRW_VEC_BYTES <= s.bytes; at += step)
+		mrw_sum_one(reduction, a, s, at, MRW_VEC_BYTES);
+	if (at < s.bytes)
+		mrw_sum_one(reduction, a, s, at, s.bytes - at);
 }
 
 /* The operation is a switch outside the loop. */
-MRW_DEV_CALL void mrw_sum_chunk_any(const struct mrw_team *team, const struct mrw_args *a, const struct mrw_sum *s, mrw_acc scalar)
+MRW_DEV_CALL void mrw_sum_chunk_any(const struct mrw_team team, const struct mrw_args *a, const struct mrw_sum s, uint32_t at)
 {
 	switch (a->reduction) {
 	case MRW_RED_SUM:
-		mrw_sum_chunk(MRW_RED_SUM, team, a, s, scalar);
+		mrw_sum_chunk(MRW_RED_SUM, &team, a, s, at);
 		break;
 	case MRW_RED_PROD:
-		mrw_sum_chunk(MRW_RED_PROD, team, a, s, scalar);
+		mrw_sum_chunk(MRW_RED_PROD, &team, a, s, at);
 		break;
 	case MRW_RED_MAX:
-		mrw_sum_chunk(MRW_RED_MAX, team, a, s, scalar);
+		mrw_sum_chunk(MRW_RED_MAX, &team, a, s, at);
 		break;
 	default:
-		mrw_sum_chunk(MRW_RED_MIN, team, a, s, scalar);
+		mrw_sum_chunk(MRW_RED_MIN, &team, a, s, at);
 	}
 }
 
-/* Pushes one chunk of my input, scaled for premulsum, into a staging slot. */
-MRW_DEV void mrw_push_chunk(const struct mrw_team *team, const struct mrw_args *a, uint8_t *slot, const uint8_t *src, uint32_t bytes,
-			    mrw_acc scalar)
+/* Pushes one chunk of my input, scaled, into a staging slot. */
+MRW_DEV void mrw_push_scaled(const struct mrw_team *team, uint8_t *slot, const uint8_t *src, uint32_t bytes, mrw_acc scalar)
 {
-	if (!a->scaled) {
-		mrw_copy(team, slot, src, bytes);
-		return;
-	}
 	uint32_t alignment = mrw_alignment(src);
 	for (uint32_t at = team->index * MRW_VEC_BYTES; at < bytes; at += team->size * MRW_VEC_BYTES) {
 		struct mrw_vec v = bytes - at >= MRW_VEC_BYTES ? mrw_load_vec(src + at, alignment)
@@ -143,17 +208,33 @@ MRW_DEV void mrw_bulk_push(const struct mrw_team *team, uint32_t channel, const 
 {
 	for (uint32_t q = 1; q < a->nranks; q++) {
 		uint32_t p = mrw_peer(a, q);
-		struct mrw_span block = mrw_block(a->call.func, a->bytes, a->nranks, p);
+		struct mrw_span block = mrw_block_of(a->bytes, a->share_bytes, p);
 		struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
-		mrw_push_chunk(team, a, mrw_staging_at(&a->layout, a->arena[p], 0, channel, p, a->rank, round),
-			       a->in + block.offset + chunk.offset, chunk.bytes, scalar);
+		uint8_t *slot = mrw_staging_at(&a->layout, a->arena[p], 0, channel, p, a->rank, round);
+		if (a->scaled)
+			mrw_push_scaled(team, slot, a->in + block.offset + chunk.offset, chunk.bytes, scalar);
+		else
+			mrw_copy(team, slot, a->in + block.offset + chunk.offset, chunk.bytes);
+	}
+}
+
+/* Copies out what the owners sent. */
+MRW_DEV void mrw_bulk_collect(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round,
+			      uint64_t index)
+{
+	for (uint32_t q = 1; q < a->nranks; q++) {
+		uint32_t p = mrw_peer(a, q);
+		struct mrw_span block = mrw_block_of(a->bytes, a->share_bytes, p);
+		struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
+		mrw_copy(team, a->out + block.offset + chunk.offset,
+			 mrw_staging_at(&a->layout, a->arena[a->rank], 1, channel, a->rank, p, round - a->call.lag), chunk.bytes);
 	}
 }
 
 MRW_DEV void mrw_bulk_add(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round,
 			  uint64_t index, mrw_acc scalar)
 {
-	struct mrw_span block = mrw_block(a->call.func, a->bytes, a->nranks, a->rank);
+	struct mrw_span block = mrw_block_of(a->bytes, a->share_bytes, a->rank);
 	struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
 	struct mrw_sum s;
 	s.forward = a->call.func == MRW_FUNC_ALL_REDUCE;
@@ -165,31 +246,33 @@ MRW_DEV void mrw_bulk_add(const struct mrw_team *team, uint32_t channel, const s
 	s.staged = a->arena[a->rank] + mrw_staging_offset(&a->layout, 0, channel, 0, round - a->call.lag);
 	s.result = mrw_staging_offset(&a->layout, 1, channel, 0, round);
 	s.stride = (uint64_t)MRW_ROUND_SLOTS * a->layout.chunk_bytes;
-	mrw_sum_chunk_any(team, a, &s, scalar);
-}
-
-/* Copies out what the owners sent. */
-MRW_DEV void mrw_bulk_collect(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round,
-			      uint64_t index)
-{
-	for (uint32_t q = 1; q < a->nranks; q++) {
-		uint32_t p = mrw_peer(a, q);
-		struct mrw_span block = mrw_block(a->call.func, a->bytes, a->nranks, p);
-		struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
-		mrw_copy(team, a->out + block.offset + chunk.offset,
-			 mrw_staging_at(&a->layout, a->arena[a->rank], 1, channel, a->rank, p, round - a->call.lag), chunk.bytes);
-	}
+	s.rank = a->rank;
+	s.nranks = a->nranks;
+	s.average = a->average;
+	s.scaled = a->scaled != 0;
+	s.scalar = scalar;
+	uint32_t at = team->index * MRW_VEC_BYTES;
+	if (a->nranks == 2 && !a->scaled && s.own_alignment == MRW_VEC_BYTES && s.out_alignment == MRW_VEC_BYTES)
+		at = mrw_sum_pair_any(a->reduction, at, team->size * MRW_VEC_BYTES, a->rank == 0 ? s.own : s.staged,
+				      a->rank == 0 ? s.staged : s.own, s.out, s.forward ? mrw_sum_slot(a, s, 1) : NULL, s.bytes,
+				      s.average);
+	if (at < s.bytes)
+		mrw_sum_chunk_any(*team, a, s, at);
 }
 
 MRW_DEV void mrw_reduce_bulk(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
 {
 	struct mrw_op op;
-	bool ok = mrw_op_begin(team, channel, a, &op);
 	bool second = a->call.func == MRW_FUNC_ALL_REDUCE;
-	uint64_t largest = mrw_block(a->call.func, a->bytes, a->nranks, 0).bytes;
+	uint64_t largest = mrw_block_of(a->bytes, a->share_bytes, 0).bytes;
 	uint64_t chunks = mrw_chunks(largest, a->call.chunk_bytes, a->call.channels, channel);
 	uint32_t lag = a->call.lag;
 	uint64_t rounds = mrw_rounds(chunks, second ? 2 : 1, lag);
+	if (mrw_team_is_signal(team)) {
+		mrw_rounds_signal(team, channel, a, rounds);
+		return;
+	}
+	bool ok = mrw_op_begin(team, channel, a, &op);
 	mrw_acc scalar = mrw_scalar(a);
 	for (uint64_t t = 0; t < rounds; t++) {
 		uint64_t round = op.round + t;

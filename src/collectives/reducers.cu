@@ -3,16 +3,18 @@
 #include "reduce_packets.h"
 #include "reduce_bulk.h"
 
-#define MRW_KERNEL(name, call) \
-	static __global__ void __launch_bounds__(MRW_BLOCK_THREADS, MRW_BLOCKS_PER_SM) \
+/* signals: threads at the block's end that are its signal warp. */
+#define MRW_KERNEL(name, call, threads, signals) \
+	static __global__ void __launch_bounds__(threads, MRW_BLOCKS_PER_SM) \
 	name(const __grid_constant__ struct mrw_args args) \
 	{ \
-		struct mrw_team team = {threadIdx.x, blockDim.x}; \
+		__shared__ uint32_t dismissed; \
+		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), &dismissed}; \
 		call(&team, blockIdx.x, &args); \
 	}
-MRW_KERNEL(MRW_TYPED(mrw_packets), mrw_reduce_packets)
-MRW_KERNEL(MRW_TYPED(mrw_bulk), mrw_reduce_bulk)
-MRW_KERNEL(MRW_TYPED(mrw_local), mrw_reduce_local)
+MRW_KERNEL(MRW_TYPED(mrw_packets), mrw_reduce_packets, MRW_PACKET_THREADS, 0)
+MRW_KERNEL(MRW_TYPED(mrw_bulk), mrw_reduce_bulk, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
+MRW_KERNEL(MRW_TYPED(mrw_local), mrw_reduce_local, MRW_BLOCK_THREADS, 0)
 
 extern "C" const struct mrw_cuda_reducers MRW_TYPED(mrw_cuda_reducers) = {{
 	(const void *)MRW_TYPED(mrw_packets), (const void *)MRW_TYPED(mrw_bulk), (const void *)MRW_TYPED(mrw_local)}};

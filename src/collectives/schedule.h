@@ -22,20 +22,34 @@ MRW_PURE bool mrw_has_shares(uint32_t func)
 	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_BROADCAST;
 }
 
-/* Block r within the buffer that holds all blocks. bytes as in struct mrw_args. */
-MRW_PURE struct mrw_span mrw_block(uint32_t func, uint64_t bytes, uint32_t nranks, uint32_t r)
+/* Bytes of the largest share. */
+MRW_PURE uint64_t mrw_share_bytes(uint64_t bytes, uint32_t nranks)
+{
+	uint64_t quanta = bytes / MRW_QUANTUM_BYTES + (bytes % MRW_QUANTUM_BYTES != 0);
+	return (quanta / nranks + (quanta % nranks != 0)) * MRW_QUANTUM_BYTES;
+}
+
+/* Block r within the buffer that holds all blocks. share_bytes: 0 where all blocks have bytes bytes. */
+MRW_PURE struct mrw_span mrw_block_of(uint64_t bytes, uint64_t share_bytes, uint32_t r)
 {
 	struct mrw_span s;
-	if (!mrw_has_shares(func)) {
+	if (share_bytes == 0) {
 		s.offset = r * bytes;
 		s.bytes = bytes;
 		return s;
 	}
-	uint64_t quanta = bytes / MRW_QUANTUM_BYTES + (bytes % MRW_QUANTUM_BYTES != 0);
-	uint64_t share = (quanta / nranks + (quanta % nranks != 0)) * MRW_QUANTUM_BYTES;
-	s.offset = r * share < bytes ? r * share : bytes;
-	s.bytes = bytes - s.offset < share ? bytes - s.offset : share;
+	s.offset = r * share_bytes < bytes ? r * share_bytes : bytes;
+	s.bytes = bytes - s.offset < share_bytes ? bytes - s.offset : share_bytes;
 	return s;
+}
+
+/* The same from a call's values; bytes as in struct mrw_args. */
+MRW_PURE struct mrw_span mrw_block(uint32_t func, uint64_t bytes, uint32_t nranks, uint32_t r)
+{
+	struct mrw_span s = {0, 0};
+	if (mrw_has_shares(func) && bytes == 0)
+		return s;
+	return mrw_block_of(bytes, mrw_has_shares(func) ? mrw_share_bytes(bytes, nranks) : 0, r);
 }
 
 /* Units of a channel's range: the same for every block of a call; the last channels' may be empty. */

@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+/* What a block moves with one vector a thread; 32 threads are its signal warp. */
+#define MRW_STEP_BYTES ((MRW_BLOCK_THREADS - 32) * 16u)
+
 static const char *const names[MRW_ALGO_COUNT] = {"local", "oneshot", "twoshot", "bulk"};
 
 const char *mrw_algo_name(enum mrw_algo algo)
@@ -60,7 +63,7 @@ static uint64_t oneshot_limit(const struct mrw_select_input *in)
 		return in->func == MRW_FUNC_ALL_REDUCE && in->nranks > 2 ? 512 : 2048;
 	if (in->func == MRW_FUNC_ALL_REDUCE && in->nranks > 2)
 		return (128u << 10) / (in->nranks - 1);
-	return 512u << 10;
+	return 1u << 20;
 }
 
 static uint64_t twoshot_limit(const struct mrw_select_input *in)
@@ -106,13 +109,14 @@ static void plan_packets(const struct mrw_select_input *in, struct mrw_plan *pla
 	/* Packets a channel handles: to each peer where blocks differ, else one a unit. */
 	uint64_t fan = in->func == MRW_FUNC_BROADCAST || (in->func == MRW_FUNC_ALL_REDUCE && plan->algo == MRW_ALGO_ONESHOT)
 			       ? 1 : in->nranks - 1;
-	uint64_t want = in->target == MARROW_TARGET_HOST ? ceil_div(units, in->layout.units)
-							 : ceil_div(units * fan, MRW_BLOCK_THREADS - 32);
+	uint64_t want = ceil_div(units, in->layout.units); /* what the arena can carry at least */
+	if (in->target == MARROW_TARGET_CUDA && want < ceil_div(units * fan, MRW_PACKET_THREADS - 32))
+		want = ceil_div(units * fan, MRW_PACKET_THREADS - 32);
 	if (in->forced_channels)
 		want = in->forced_channels;
 	plan->channels = at_most(want ? want : 1, channels_max(in));
 	uint64_t items = ceil_div(units, plan->channels) * fan;
-	plan->threads = at_most((items + 31) / 32 * 32 + 32, MRW_BLOCK_THREADS);
+	plan->threads = at_most((items + 31) / 32 * 32 + 32, MRW_PACKET_THREADS);
 }
 
 static void plan_bulk(const struct mrw_select_input *in, struct mrw_plan *plan)
@@ -121,10 +125,15 @@ static void plan_bulk(const struct mrw_select_input *in, struct mrw_plan *plan)
 	bool host = in->target == MARROW_TARGET_HOST;
 	uint64_t smallest = host ? in->layout.chunk_bytes : 4096;
 	uint32_t cap = host && !in->forced_channels ? 1 : channels_max(in);
+	/* Rounds of equal chunks; on the GPU whole vectors of all threads, where the arena has room for that. */
+	uint32_t grain = host || in->layout.chunk_bytes < MRW_STEP_BYTES ? 512 : MRW_STEP_BYTES;
 	plan->channels = in->forced_channels ? cap : at_most(ceil_div(block, smallest), cap);
-	uint64_t chunk = ceil_div(ceil_div(block, plan->channels), 512) * 512;
-	plan->chunk_bytes = at_most(chunk, in->layout.chunk_bytes);
-	plan->lag = host || ceil_div(block, (uint64_t)plan->chunk_bytes * plan->channels) == 1 ? 1 : 2;
+	uint64_t share = ceil_div(block, plan->channels);
+	uint64_t rounds = ceil_div(share, in->layout.chunk_bytes / grain * grain);
+	plan->chunk_bytes = at_most(ceil_div(ceil_div(share, rounds), grain) * grain, in->layout.chunk_bytes / grain * grain);
+	if (plan->chunk_bytes > share) /* a short message: no grain */
+		plan->chunk_bytes = at_most(ceil_div(share, 512) * 512, in->layout.chunk_bytes);
+	plan->lag = MRW_MAX_LAG;
 	plan->threads = MRW_BLOCK_THREADS;
 }
 

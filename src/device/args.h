@@ -41,6 +41,8 @@ struct mrw_args {
 	const uint8_t *in;
 	uint8_t *out;
 	uint64_t bytes;                /* all_reduce, broadcast: of the buffer; all_gather, reduce_scatter: of one rank's block */
+	uint64_t share_bytes;          /* schedule.h's mrw_share_bytes(), 0 where blocks are not shares: kernels do not divide */
+	uint32_t units;                /* packets a channel of the largest block: mrw_units_per_channel() */
 	uint32_t reduction;            /* enum mrw_reduction */
 	uint32_t average;              /* 1: divide the sum by nranks */
 	uint32_t scaled;               /* 1: premulsum by scalar, 2: by *scalar_memory */

@@ -37,28 +37,39 @@ MRW_DEV void mrw_store_part(uint8_t *p, struct mrw_vec v, uint32_t bytes)
 			p[i] = (uint8_t)(v.w[i / 4] >> i % 4 * 8);
 }
 
-enum { MRW_COPY_BATCH = 4 }; /* vectors a thread keeps in flight */
+#define MRW_COPY_BATCH 4u /* vectors a thread keeps in flight */
 
-/* One chunk: dst and src of any alignment, no overlap unless equal. The tail of a 16-byte vector is written bytewise. */
-MRW_DEV_CALL void mrw_copy_strided(uint32_t index, uint32_t size, uint8_t *dst, const uint8_t *src, uint32_t bytes)
+/* Vectors at byte at and every step on, batch of them in flight at once. */
+MRW_DEV void mrw_copy_batch(const uint32_t batch, uint8_t *dst, const uint8_t *src, uint32_t step, uint32_t from, uint32_t to)
+{
+	struct mrw_vec v[MRW_COPY_BATCH];
+	MRW_UNROLL
+	for (uint32_t k = 0; k < batch; k++)
+		v[k] = mrw_load_vec(src + k * step, from);
+	MRW_UNROLL
+	for (uint32_t k = 0; k < batch; k++)
+		mrw_store_vec(dst + k * step, v[k], to);
+}
+
+/* From byte at on, this thread's share of a chunk; what a batch does not fit goes by single vectors, the tail bytewise. */
+MRW_DEV void mrw_copy_rest(uint8_t *dst, const uint8_t *src, uint32_t at, uint32_t step, uint32_t bytes)
 {
 	uint32_t from = mrw_alignment(src), to = mrw_alignment(dst);
-	uint32_t step = size * MRW_VEC_BYTES, at = index * MRW_VEC_BYTES;
-	for (; at + (MRW_COPY_BATCH - 1) * step + MRW_VEC_BYTES <= bytes; at += MRW_COPY_BATCH * step) {
-		struct mrw_vec v[MRW_COPY_BATCH];
-		MRW_UNROLL
-		for (uint32_t k = 0; k < MRW_COPY_BATCH; k++)
-			v[k] = mrw_load_vec(src + at + k * step, from);
-		MRW_UNROLL
-		for (uint32_t k = 0; k < MRW_COPY_BATCH; k++)
-			mrw_store_vec(dst + at + k * step, v[k], to);
-	}
+	if (from == MRW_VEC_BYTES && to == MRW_VEC_BYTES)
+		for (; at + (MRW_COPY_BATCH - 1) * step + MRW_VEC_BYTES <= bytes; at += MRW_COPY_BATCH * step)
+			mrw_copy_batch(MRW_COPY_BATCH, dst + at, src + at, step, MRW_VEC_BYTES, MRW_VEC_BYTES);
 	for (; at + MRW_VEC_BYTES <= bytes; at += step)
-		mrw_store_vec(dst + at, mrw_load_vec(src + at, from), to);
+		mrw_copy_batch(1, dst + at, src + at, step, from, to);
 	if (at < bytes)
 		mrw_store_part(dst + at, mrw_load_part(src + at, bytes - at), bytes - at);
 }
 
+MRW_DEV_CALL void mrw_copy_strided(uint32_t index, uint32_t size, uint8_t *dst, const uint8_t *src, uint32_t bytes)
+{
+	mrw_copy_rest(dst, src, index * MRW_VEC_BYTES, size * MRW_VEC_BYTES, bytes);
+}
+
+/* One chunk: dst and src of any alignment, no overlap unless equal. */
 MRW_DEV void mrw_copy(const struct mrw_team *team, uint8_t *dst, const uint8_t *src, uint32_t bytes)
 {
 	mrw_copy_strided(team->index, team->size, dst, src, bytes);

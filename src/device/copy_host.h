@@ -32,4 +32,20 @@ MRW_DEV void mrw_store_unit(uint8_t *p, const uint32_t payload[2])
 	memcpy(p, payload, 8);
 }
 
+MRW_DEV bool mrw_is_unit_aligned(const uint8_t *p)
+{
+	(void)p;
+	return true;
+}
+
+MRW_DEV void mrw_load_aligned_unit(const uint8_t *p, uint32_t payload[2])
+{
+	memcpy(payload, p, 8);
+}
+
+MRW_DEV void mrw_store_aligned_unit(uint8_t *p, const uint32_t payload[2])
+{
+	memcpy(p, payload, 8);
+}
+
 #endif

@@ -168,7 +168,9 @@ static enum marrow_status kernels_load(struct mrw_device *d, int processors)
 			int blocks;
 			if (!kernel)
 				continue;
-			TRY_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, MRW_BLOCK_THREADS, 0));
+			bool packets = k == MRW_KERNEL_REDUCE_PACKETS || k == MRW_KERNEL_MOVE_PACKETS;
+			TRY_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel,
+				(int)(packets ? MRW_PACKET_THREADS : MRW_BLOCK_THREADS), 0));
 			fewest = fewest == 0 || blocks < fewest ? blocks : fewest;
 		}
 	}

@@ -29,6 +29,15 @@ MRW_DEV bool mrw_opening_differs(const struct mrw_args *a, uint32_t seq, uint32_
 	return mrw_opening_seen(a, seq, peer, &hash) && hash != a->call.hash;
 }
 
+/* A peer that makes another call at operation seq, as far as opening lines are here; nranks: none. */
+MRW_DEV uint32_t mrw_odd_peer(const struct mrw_args *a, uint32_t seq)
+{
+	uint32_t p = 0;
+	while (p < a->nranks && (p == a->rank || !mrw_opening_differs(a, seq, p)))
+		p++;
+	return p;
+}
+
 /* Reads peer's call of operation seq out of its arena; the copy is good once its seq and hash fit the opening line. */
 MRW_DEV void mrw_read_call(const struct mrw_args *a, uint32_t seq, uint32_t peer, struct mrw_call *call)
 {
@@ -82,12 +91,11 @@ MRW_DEV_CALL void mrw_leave(const struct mrw_args *a, struct mrw_where w, uint64
 {
 	if (mrw_load_relaxed(&mrw_control(a, a->rank)->fault_claim) != 0)
 		return;
-	for (uint32_t p = 0; p < a->nranks; p++) {
-		if (p != a->rank && mrw_opening_differs(a, w.seq, p)) {
-			w.peer = p;
-			mrw_raise(a, MRW_FAULT_MISMATCH, w, 0, 0);
-			return;
-		}
+	uint32_t odd = mrw_odd_peer(a, w.seq);
+	if (odd < a->nranks) {
+		w.peer = odd;
+		mrw_raise(a, MRW_FAULT_MISMATCH, w, 0, 0);
+		return;
 	}
 	w.peer = mrw_cause_culprit(poison) % a->nranks;
 	mrw_raise(a, mrw_cause_kind(poison), w, poison, 0);

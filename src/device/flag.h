@@ -10,7 +10,7 @@
 #include "team.h"
 
 #define MRW_POLLS_A_LOOK 64u    /* polls between two slow looks */
-#define MRW_LOOKS_A_HOST_LOOK 64u /* slow looks between two reads of the abort word, which is across the bus */
+#define MRW_LOOKS_A_HOST_LOOK 64u /* CUDA: slow looks between two reads of the abort word, which is across the bus */
 
 /* The slow look. since_ns: when this wait began, 0 at its first look. Returns since_ns for the next look, 0: leave. */
 MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uint64_t since_ns, uint32_t looks)
@@ -29,7 +29,14 @@ MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uin
 	if (since_ns == 0)
 		return now;
 	uint64_t waited = now - since_ns;
-	if (looks % MRW_LOOKS_A_HOST_LOOK == 0) {
+	/* On the host target nothing is across a bus, and 64 polls may have cost 64 time slices. */
+	if (a->watch || looks % MRW_LOOKS_A_HOST_LOOK == 0) {
+		uint32_t odd = mrw_odd_peer(a, w.seq); /* the peer waited for may be right and late, another one wrong */
+		if (odd < a->nranks) {
+			w.peer = odd;
+			mrw_raise(a, MRW_FAULT_MISMATCH, w, 0, 0);
+			return 0;
+		}
 		if (a->watch)
 			a->watch(a->watch_arg);
 		uint64_t abort = mrw_load_relaxed(&a->page->abort);
@@ -52,7 +59,7 @@ MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uin
 }
 
 /* Waits until the counter at p has reached want (free-running), then observes it. Partner: mrw_publish() of the counter. */
-MRW_DEV bool mrw_wait_reached(const struct mrw_args *a, const uint64_t *p, uint64_t want, struct mrw_where w)
+MRW_DEV_CALL bool mrw_wait_reached(const struct mrw_args *a, const uint64_t *p, uint64_t want, struct mrw_where w)
 {
 	uint64_t since = 0, seen;
 	for (uint32_t spins = 0; (int64_t)((seen = mrw_load_relaxed(p)) - want) < 0; spins++) {
@@ -69,15 +76,18 @@ MRW_DEV bool mrw_wait_reached(const struct mrw_args *a, const uint64_t *p, uint6
 	return true;
 }
 
-/* Waits until both units of the packet carry seq. No order beyond the packet itself. Partner: mrw_packet_send(). */
+/* True if both units carry seq: only then is either payload good. */
+MRW_DEV bool mrw_packet_is(struct mrw_packet v, uint32_t seq)
+{
+	return (uint32_t)(v.unit[0] >> 32) == seq && (uint32_t)(v.unit[1] >> 32) == seq;
+}
+
+/* Waits until the packet carries w.seq. No order beyond the packet itself. Partner: mrw_packet_send(). */
 MRW_DEV bool mrw_wait_packet(const struct mrw_args *a, const struct mrw_packet *p, struct mrw_where w, uint32_t payload[2])
 {
 	uint64_t since = 0;
 	struct mrw_packet v;
-	for (uint32_t spins = 0;; spins++) {
-		v = mrw_load_packet(p);
-		if ((uint32_t)(v.unit[0] >> 32) == w.seq && (uint32_t)(v.unit[1] >> 32) == w.seq)
-			break;
+	for (uint32_t spins = 0; !mrw_packet_is(v = mrw_load_packet(p), w.seq); spins++) {
 		if (spins % MRW_POLLS_A_LOOK == MRW_POLLS_A_LOOK - 1) {
 			w.expected = w.seq;
 			w.seen = v.unit[0] >> 32;
@@ -93,7 +103,7 @@ MRW_DEV bool mrw_wait_packet(const struct mrw_args *a, const struct mrw_packet *
 }
 
 /* Waits for peer's opening line of operation w.seq and compares it. */
-MRW_DEV bool mrw_wait_opening(const struct mrw_args *a, struct mrw_where w)
+MRW_DEV_CALL bool mrw_wait_opening(const struct mrw_args *a, struct mrw_where w)
 {
 	uint64_t since = 0, hash;
 	for (uint32_t spins = 0; !mrw_opening_seen(a, w.seq, w.peer, &hash); spins++) {

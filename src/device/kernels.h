@@ -18,8 +18,9 @@ enum mrw_kernel {
 #define MRW_TYPED_KERNELS 3u
 #define MRW_MOVERS ((uint32_t)MRW_KERNEL_COUNT - MRW_TYPED_KERNELS)
 
-/* Threads of a CUDA block; kernels are built for two such blocks an SM. */
-#define MRW_BLOCK_THREADS 512
+/* Threads of a CUDA block, and the blocks an SM must hold: packets wait on latency and want registers, bulk wants threads. */
+#define MRW_BLOCK_THREADS 512u
+#define MRW_PACKET_THREADS 256u
 #define MRW_BLOCKS_PER_SM 2
 
 /* X(suffix, MARROW type name): every element type. */

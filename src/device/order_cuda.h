@@ -23,15 +23,9 @@ MRW_DEV void mrw_publish(uint64_t *p, uint64_t v)
 /* Partner: mrw_publish(). */
 MRW_DEV void mrw_observed(const uint64_t *p)
 {
-	(void)p;
-	asm volatile("fence.acq_rel.sys;" ::: "memory");
-}
-
-MRW_DEV uint64_t mrw_fetch_or(uint64_t *p, uint64_t bits)
-{
 	uint64_t v;
-	asm volatile("atom.relaxed.sys.global.or.b64 %0, [%1], %2;" : "=l"(v) : "l"(p), "l"(bits) : "memory");
-	return v;
+	asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+	(void)v;
 }
 
 /* Returns the old value; stored iff it equals want. */

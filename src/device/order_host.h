@@ -27,11 +27,6 @@ MRW_DEV void mrw_observed(const uint64_t *p)
 	(void)__atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
-MRW_DEV uint64_t mrw_fetch_or(uint64_t *p, uint64_t bits)
-{
-	return __atomic_fetch_or(p, bits, __ATOMIC_RELAXED);
-}
-
 /* Returns the old value; stored iff it equals want. */
 MRW_DEV uint64_t mrw_compare_swap(uint64_t *p, uint64_t want, uint64_t v)
 {

@@ -1,22 +1,73 @@
-/* team_cuda.h - team.h for the GPU. Only team.h includes this. */
+/* team_cuda.h - team.h for the GPU. Only team.h includes this.
+ *
+ * A team is the first size threads of a block, whole warps. Blocks that move rounds have one more warp, the signal warp, which tells
+ * the peers that a round is done: its system fence takes 1.5-2 us while stores are under way, and the team goes on meanwhile.
+ *
+ * Barriers of a block: 1 the team's own; 2 hand-over, team arrives, signal warp waits: a round's work is done; 3 gate, signal warp
+ * arrives, team waits: the signal warp has taken the last hand-over. Each round passes gate, then hand-over, so neither barrier
+ * is ever arrived at twice in one phase. Dismissal: the flag is set between a gate and a last hand-over. */
 #ifndef MRW_TEAM_CUDA_H
 #define MRW_TEAM_CUDA_H
 
+#define MRW_TEAM_SIGNALS 32u /* threads of the signal warp */
+
 struct mrw_team {
 	uint32_t index, size;
+	uint32_t *dismissed; /* shared memory; NULL in blocks without a signal warp */
 };
 
 MRW_DEV void mrw_team_sync(const struct mrw_team *team)
 {
-	(void)team;
-	__syncthreads();
+	asm volatile("bar.sync 1, %0;" ::"r"(team->size) : "memory");
 }
 
 /* A sync that tells every thread whether any thread said true. */
 MRW_DEV bool mrw_team_any(const struct mrw_team *team, bool mine)
 {
-	(void)team;
-	return __syncthreads_or(mine) != 0;
+	uint32_t any, said = mine;
+	asm volatile("{\n"
+		     ".reg .pred p, q;\n"
+		     "setp.ne.u32 p, %1, 0;\n"
+		     "bar.red.or.pred q, 1, %2, p;\n"
+		     "selp.u32 %0, 1, 0, q;\n"
+		     "}" : "=r"(any) : "r"(said), "r"(team->size) : "memory");
+	return any != 0;
+}
+
+/* True in the signal warp. */
+MRW_DEV bool mrw_team_is_signal(const struct mrw_team *team)
+{
+	return team->index >= team->size;
+}
+
+/* Team: the signal warp has taken the last hand-over. Partner: mrw_signal_take(). */
+MRW_DEV void mrw_team_gate(const struct mrw_team *team)
+{
+	asm volatile("bar.sync 3, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");
+}
+
+/* Team: the round's stores are done; does not wait. Partner: mrw_signal_take(). */
+MRW_DEV void mrw_team_hand_over(const struct mrw_team *team)
+{
+	asm volatile("bar.arrive 2, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");
+}
+
+/* Team, after a gate: sends the signal warp home. */
+MRW_DEV void mrw_team_dismiss(const struct mrw_team *team)
+{
+	if (team->index == 0)
+		*(volatile uint32_t *)team->dismissed = 1; /* partner: mrw_signal_take(), across barrier 2 */
+	mrw_team_hand_over(team);
+}
+
+/* Signal warp: waits for the next hand-over. False: dismissed. Partners: mrw_team_gate(), mrw_team_hand_over(). */
+MRW_DEV bool mrw_signal_take(const struct mrw_team *team, bool first)
+{
+	if (first && team->index == team->size)
+		*(volatile uint32_t *)team->dismissed = 0;
+	asm volatile("bar.arrive 3, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");
+	asm volatile("bar.sync 2, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");
+	return *(volatile uint32_t *)team->dismissed == 0;
 }
 
 #endif

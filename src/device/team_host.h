@@ -2,6 +2,8 @@
 #ifndef MRW_TEAM_HOST_H
 #define MRW_TEAM_HOST_H
 
+#define MRW_TEAM_SIGNALS 0u /* no signal warp: the team tells the peers itself */
+
 /* A reusable barrier with a vote. word counts arrivals (low half) and generations (high half); votes[g & 1] collects generation g. */
 struct mrw_team_barrier {
 	uint64_t word;
@@ -36,6 +38,33 @@ MRW_DEV bool mrw_team_any(const struct mrw_team *team, bool mine)
 MRW_DEV void mrw_team_sync(const struct mrw_team *team)
 {
 	(void)mrw_team_any(team, false);
+}
+
+MRW_DEV bool mrw_team_is_signal(const struct mrw_team *team)
+{
+	(void)team;
+	return false;
+}
+
+MRW_DEV void mrw_team_gate(const struct mrw_team *team)
+{
+	(void)team;
+}
+
+MRW_DEV void mrw_team_hand_over(const struct mrw_team *team)
+{
+	mrw_team_sync(team);
+}
+
+MRW_DEV void mrw_team_dismiss(const struct mrw_team *team)
+{
+	(void)team;
+}
+
+MRW_DEV bool mrw_signal_take(const struct mrw_team *team, bool first)
+{
+	(void)team;
+	return first && false;
 }
 
 #endif

@@ -24,8 +24,8 @@
 #define MRW_MAX_RANKS 16u    /* ranks of one host: they map each other's arenas */
 #define MRW_MAX_CHANNELS 64u
 #define MRW_FORMATS 2u       /* first exchange (to the owner or to all), second exchange (results) */
-#define MRW_MAX_LAG 2u
-#define MRW_ROUND_SLOTS 4u
+#define MRW_MAX_LAG 1u         /* rounds a peer may be behind: large chunks and no lead beat small ones with a lead of two */
+#define MRW_ROUND_SLOTS 2u
 #define MRW_UNIT_BYTES 8u    /* payload of one packet (two units of 4 bytes) */
 
 /* A call, as compared between ranks and printed when they differ. */
@@ -55,7 +55,7 @@ MRW_STATIC_ASSERT(sizeof(struct mrw_opening) == 32, "an opening is one sector");
 
 /* State of one channel; only its owner touches it. */
 struct mrw_channel_state {
-	uint64_t word;  /* bits 0-31 seq of the last finished operation, bit 63 busy. Written by the kernel; fetch-or claims it */
+	uint64_t word;  /* bits 0-31 seq of the last finished operation, bit 63 busy: a kernel is between begin and end */
 	uint64_t round; /* rounds completed */
 };
 #define MRW_CHANNEL_BUSY (1ull << 63)
@@ -80,11 +80,12 @@ struct mrw_control {
 	uint64_t rounds[MRW_MAX_CHANNELS][MRW_MAX_RANKS];
 };
 MRW_STATIC_ASSERT(offsetof(struct mrw_control, channel) == 128, "layout");
-MRW_STATIC_ASSERT(offsetof(struct mrw_control, call) == 128 + 16 * 64, "layout");
-MRW_STATIC_ASSERT(offsetof(struct mrw_control, opening) == 1280, "layout");
-MRW_STATIC_ASSERT(offsetof(struct mrw_control, proof) == 1280 + 1024, "layout");
-MRW_STATIC_ASSERT(offsetof(struct mrw_control, rounds) == 2432, "layout");
-MRW_STATIC_ASSERT(sizeof(struct mrw_control) == 2432 + 8192, "layout");
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, call) == 128 + 16 * MRW_MAX_CHANNELS, "layout");
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, opening) == offsetof(struct mrw_control, call) + 128, "layout");
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, proof) == offsetof(struct mrw_control, opening) + 64 * MRW_MAX_RANKS, "layout");
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, rounds) == offsetof(struct mrw_control, proof) + 8 * MRW_MAX_RANKS, "layout");
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, rounds) % 128 == 0, "a channel's counters share one line");
+MRW_STATIC_ASSERT(sizeof(struct mrw_control) == offsetof(struct mrw_control, rounds) + 8 * MRW_MAX_RANKS * MRW_MAX_CHANNELS, "layout");
 
 /* Sizes of an arena's parts: equal on all ranks of a communicator. */
 struct mrw_layout {

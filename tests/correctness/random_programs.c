@@ -1,10 +1,12 @@
 /* random_programs.c - long sequences of random collectives, bits checked each time.
  *
- * random_programs [--target host|cuda] [--ranks N] [--ops N] [--team T] [--parallel] [--comms N] [--near-wrap]: all ranks draw the
- * same program from the seed: functions, roots, types, sizes across every switch, channel counts, algorithms, groups,
+ * random_programs [--target host|cuda] [--ranks N] [--ops N] [--team T] [--parallel] [--comms N] [--near-wrap] [--room BYTES]
+ * [--types f32,i8] [--timeout-ms N]: all ranks draw the same program from the seed: functions, roots, types, sizes across every switch, channel counts, algorithms, groups,
  * communicators, streams, replays, and per rank alignment, in-place and random stalls. */
 #include "support/call.h"
 #include "support/device_memory.h"
+
+#include "comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,8 @@ static struct {
 	uint64_t seed;
 	size_t room;
 	uint32_t channels_max;
+	enum marrow_type types[REFERENCE_TYPES];
+	uint32_t ntypes;
 } program;
 
 static size_t draw_count(uint64_t *s, const struct call *call, uint32_t nranks)
@@ -44,7 +48,7 @@ static struct call draw(uint64_t *s, const struct world *w)
 	c.func = (enum mrw_func)(world_random(s) % 8);
 	if (c.func > MRW_FUNC_BARRIER)
 		c.func = MRW_FUNC_ALL_REDUCE;
-	c.type = (enum marrow_type)(world_random(s) % REFERENCE_TYPES);
+	c.type = program.types[world_random(s) % program.ntypes];
 	c.op = (uint32_t)(world_random(s) % 7);
 	c.root = (uint32_t)(world_random(s) % w->nranks);
 	c.channels = world_random(s) % 3 ? 0 : 1 + (uint32_t)(world_random(s) % program.channels_max);
@@ -104,8 +108,21 @@ static uint64_t number(char **v, int *i)
 	return strtoull(v[++*i], NULL, 0);
 }
 
+/* Types by the names of messages; all of them if list is NULL. */
+static void choose_types(char *list)
+{
+	for (uint32_t t = 0; t < REFERENCE_TYPES; t++)
+		if (!list)
+			program.types[program.ntypes++] = (enum marrow_type)t;
+	for (char *p = list ? strtok(list, ",") : NULL; p; p = strtok(NULL, ","))
+		for (uint32_t t = 0; t < REFERENCE_TYPES; t++)
+			if (strcmp(mrw_type_name(t), p) == 0 && program.ntypes < REFERENCE_TYPES)
+				program.types[program.ntypes++] = (enum marrow_type)t;
+}
+
 int main(int argc, char **v)
 {
+	char *types = NULL;
 	struct world w = {.target = MARROW_TARGET_HOST, .nranks = 4, .ncomms = 2, .team_size = 1};
 	program.ops = 1000;
 	program.room = 256 << 10;
@@ -122,6 +139,10 @@ int main(int argc, char **v)
 			w.ncomms = (uint32_t)number(v, &i);
 		else if (strcmp(v[i], "--room") == 0)
 			program.room = number(v, &i);
+		else if (strcmp(v[i], "--types") == 0 && i + 1 < argc)
+			types = v[++i];
+		else if (strcmp(v[i], "--timeout-ms") == 0)
+			w.timeout_ms = number(v, &i);
 		else if (strcmp(v[i], "--parallel") == 0)
 			w.parallel_channels = true;
 		else if (strcmp(v[i], "--near-wrap") == 0)
@@ -138,7 +159,8 @@ int main(int argc, char **v)
 			return 77;
 		}
 	}
-	if (w.nranks < 1 || w.nranks > WORLD_MAX_RANKS || w.ncomms < 1 || w.ncomms > WORLD_MAX_COMMS)
+	choose_types(types);
+	if (program.ntypes == 0 || w.nranks < 1 || w.nranks > WORLD_MAX_RANKS || w.ncomms < 1 || w.ncomms > WORLD_MAX_COMMS)
 		return 2;
 	program.seed = world_seed();
 	program.channels_max = w.target == MARROW_TARGET_CUDA ? 64 : 4;

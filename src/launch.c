@@ -2,7 +2,7 @@
 #include "comm.h"
 
 #include "base/log.h"
-#include "schedule.h"
+#include "collectives/schedule.h"
 
 #include <stdio.h>
 
@@ -38,6 +38,11 @@ uint32_t mrw_type_bytes(uint32_t type)
 	default:
 		return 0;
 	}
+}
+
+static bool is_float(uint32_t type)
+{
+	return type == MARROW_FLOAT16 || type == MARROW_BFLOAT16 || type == MARROW_FLOAT32 || type == MARROW_FLOAT64;
 }
 
 static const char *op_name(uint32_t op)
@@ -139,6 +144,9 @@ static void describe_op(const struct marrow_comm *comm, enum marrow_op op, struc
 	args->scalar_memory = d->memory;
 }
 
+/* Stands for a NULL buffer, of which no byte is touched: kernels add offsets to it. */
+static _Alignas(16) uint8_t nowhere[16];
+
 enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,
 				 enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task)
 {
@@ -169,15 +177,19 @@ enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, c
 	task->threads = plan.threads;
 	task->args = comm->args;
 	struct mrw_args *a = &task->args;
-	a->in = send;
-	a->out = recv;
+	a->in = send ? send : nowhere;
+	a->out = recv ? recv : nowhere;
 	a->bytes = block;
-	if (func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER)
+	a->share_bytes = mrw_has_shares(func) ? mrw_share_bytes(block, comm->nranks) : 0;
+	bool whole = plan.algo == MRW_ALGO_ONESHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
+	a->units = (uint32_t)mrw_units_per_channel(whole ? block : a->share_bytes, plan.channels);
+	bool reduces = func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER;
+	if (reduces)
 		describe_op(comm, op, a);
 	struct mrw_call *c = &a->call;
 	c->func = (uint8_t)func;
 	c->type = (uint8_t)type;
-	c->op = (uint8_t)(a->scaled ? MARROW_OP_DYNAMIC : func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER ? op : 0);
+	c->op = (uint8_t)(a->scaled ? MARROW_OP_DYNAMIC : reduces ? op : 0);
 	c->algo = (uint8_t)plan.algo;
 	c->root = root;
 	c->channels = plan.channels;
@@ -185,7 +197,8 @@ enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, c
 	c->chunk_bytes = plan.chunk_bytes;
 	c->lag = plan.lag;
 	c->hash = call_hash(c);
-	task->copy = plan.algo == MRW_ALGO_LOCAL && !a->scaled;
+	/* A reduction of floats makes NaNs canonical even if it has nothing to add. */
+	task->copy = plan.algo == MRW_ALGO_LOCAL && !a->scaled && !(reduces && is_float((uint32_t)type));
 	return MARROW_SUCCESS;
 }
 

@@ -1,0 +1,77 @@
+/* peer.h - what a body may do to a peer, whatever lies between: today mapped memory, later a NIC.
+ *
+ * Packets: mrw_packet_send() to mrw_packets_at(peer's arena), no order among them. Chunks: store into the peer's staging slot of this
+ * round, mrw_staging_at(), then mrw_rounds_publish(): everything stored in the round is visible to whoever sees the counter. A
+ * body stores nowhere else, reads only its own arena, and never waits for anything but packets, rounds and opening lines. A
+ * transport that cannot store directly keeps the same slots on its side and moves them before it moves the counter.
+ *
+ * The round counter of a channel is data flag and credit in one (device/wire.h says why that is enough). */
+#ifndef MRW_PEER_H
+#define MRW_PEER_H
+
+#include "device/operation.h"
+
+/* Peer number q (1 ... nranks - 1) as seen from rank: every rank starts with its right neighbour, so that no one is hit by all. */
+MRW_DEV uint32_t mrw_peer(const struct mrw_args *a, uint32_t q)
+{
+	uint32_t p = a->rank + q;
+	return p < a->nranks ? p : p - a->nranks;
+}
+
+/* Begins round: waits until every peer has completed round - lag (counters reach round - lag + 1). ok: this thread's state so far.
+ * Ends in a vote: false means that the whole team leaves. Partner: mrw_rounds_publish() of the peers. */
+MRW_DEV bool mrw_rounds_wait(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint64_t round,
+			     uint32_t lag, bool ok)
+{
+	const uint64_t *mine = mrw_control(a, a->rank)->rounds[channel];
+	for (uint32_t p = team->index; ok && p < a->nranks; p += team->size) {
+		struct mrw_where w = {seq, channel, p, MRW_WAIT_ROUND, 0, 0};
+		if (p != a->rank)
+			ok = mrw_wait_reached(a, &mine[p], round - lag + 1, w);
+	}
+	mrw_stall(channel + 128);
+	ok = !mrw_team_any(team, !ok);
+	mrw_team_gate(team);
+	if (!ok)
+		mrw_team_dismiss(team);
+	return ok;
+}
+
+/* Tells the peers that this rank has completed round; what the team did in it is behind a team sync. index of count threads. */
+MRW_DEV void mrw_rounds_tell(const struct mrw_args *a, uint32_t channel, uint64_t round, uint32_t index, uint32_t count)
+{
+	for (uint32_t p = index; p < a->nranks; p += count)
+		if (p != a->rank)
+			mrw_publish(&mrw_control(a, p)->rounds[channel][a->rank], round + 1);
+}
+
+/* Ends round: what the team stored in it becomes visible to the peers, what it read in it may be overwritten by them. On CUDA the
+ * signal warp does the telling, so that nobody waits for its fence. */
+MRW_DEV void mrw_rounds_publish(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round)
+{
+	mrw_team_hand_over(team);
+	mrw_stall(channel + 192);
+	if (!MRW_TEAM_SIGNALS)
+		mrw_rounds_tell(a, channel, round, mrw_team_high(team), team->size);
+}
+
+/* The signal warp's whole part in an operation of rounds rounds. */
+MRW_DEV void mrw_rounds_signal(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t rounds)
+{
+	uint64_t first = mrw_load_relaxed(&mrw_control(a, a->rank)->channel[channel].round);
+	for (uint64_t t = 0; t < rounds; t++) {
+		if (!mrw_signal_take(team, t == 0))
+			return;
+		mrw_stall(channel + 256);
+		mrw_rounds_tell(a, channel, first + t, team->index - team->size, MRW_TEAM_SIGNALS + !MRW_TEAM_SIGNALS);
+	}
+}
+
+/* Remembers the rounds of a finished operation for the next one. */
+MRW_DEV void mrw_rounds_keep(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t rounds)
+{
+	if (team->index == 0)
+		mrw_store_relaxed(&mrw_control(a, a->rank)->channel[channel].round, rounds);
+}
+
+#endif

@@ -1,0 +1,95 @@
+/* stale_flags.c - packets of 2^32 operations ago are not taken for fresh ones.
+ *
+ * stale_flags [--target host|cuda] [--ranks N] [--timeout-ms N]. A large packet message fills the slots at seq s. The seq counter then jumps (nothing else is touched) to a scrub boundary, a few
+ * operations cross it, and the counter jumps on to s, 2^32 operations later: the slots' flags would fit again. The late
+ * sender's data must be waited for. */
+#include "support/call.h"
+
+#include "comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { ROOM = 64 << 10, LATE_US = 20000 };
+
+/* All ranks: operations are over everywhere, the next one has number seq. */
+static void jump(struct world_rank *self, uint32_t seq)
+{
+	struct marrow_comm *comm = self->comms[0];
+	struct mrw_control *control = (struct mrw_control *)(void *)comm->arena.base;
+	uint64_t word = (uint32_t)(seq - 1);
+	if (mrw_boot_barrier(comm->boot) != MARROW_SUCCESS)
+		world_fail(self, "barrier: %s", marrow_last_error(NULL));
+	for (uint32_t c = 0; c < MRW_MAX_CHANNELS; c++)
+		if (comm->device.runtime->poke(&comm->device, &control->channel[c].word, &word, sizeof word) != MARROW_SUCCESS)
+			world_fail(self, "cannot set seq");
+	if (mrw_boot_barrier(comm->boot) != MARROW_SUCCESS)
+		world_fail(self, "barrier: %s", marrow_last_error(NULL));
+}
+
+static void one(struct world_rank *self, struct call_buffers *b, const struct call *call)
+{
+	call_prepare(self, b, call);
+	call_issue(self, b, call);
+	call_check(self, b, call);
+}
+
+static void run(struct world_rank *self)
+{
+	static const uint32_t seqs[] = {0x12345678, 0x12345679, 0x80000011, 0xffffff00};
+	static const int32_t algos[] = {MRW_ALGO_ONESHOT, MRW_ALGO_TWOSHOT};
+	struct call big = {.func = MRW_FUNC_ALL_REDUCE, .type = MARROW_FLOAT32, .count = 3000}, tiny = big;
+	struct call_buffers b;
+	uint32_t turn = 0; /* each seq is used in one turn only, or its flags were no accident of 2^32 operations */
+	if (call_buffers_make(self, &b, ROOM) != 0)
+		return;
+	tiny.count = 1;
+	tiny.algo = MRW_ALGO_ONESHOT;
+	for (uint32_t boundary = 0; boundary < 4; boundary++)
+		for (uint32_t k = 0; k < 4; k++)
+			for (uint32_t channels = 1; channels <= 4; channels += 3)
+				for (uint32_t a = 0; a < 2; a++) {
+					big.algo = algos[a];
+					big.channels = channels;
+					big.seed++;
+					turn++;
+					jump(self, seqs[k] + 2 * turn);
+					one(self, &b, &big);
+					jump(self, (boundary << 30) - 1);
+					for (tiny.seed = 0; tiny.seed < 4; tiny.seed++)
+						one(self, &b, &tiny);
+					jump(self, seqs[k] + 2 * turn);
+					if (self->rank == big.seed % self->nranks)
+						usleep(LATE_US);
+					big.seed++;
+					one(self, &b, &big);
+				}
+	call_buffers_free(self, &b);
+}
+
+int main(int argc, char **v)
+{
+	struct world w = {.target = MARROW_TARGET_HOST, .nranks = 3, .ncomms = 1, .team_size = 1};
+	w.timeout_ms = 10000;
+	for (int i = 1; i + 1 < argc; i += 2) {
+		if (strcmp(v[i], "--timeout-ms") == 0)
+			w.timeout_ms = strtoull(v[i + 1], NULL, 10);
+		else if (strcmp(v[i], "--ranks") == 0)
+			w.nranks = (uint32_t)strtoul(v[i + 1], NULL, 10);
+		else if (strcmp(v[i], "--target") == 0)
+			w.target = strcmp(v[i + 1], "cuda") == 0 ? MARROW_TARGET_CUDA : MARROW_TARGET_HOST;
+	}
+	if (w.nranks < 2 || w.nranks > WORLD_MAX_RANKS)
+		return 2;
+	if (w.target == MARROW_TARGET_CUDA) {
+		const char *why;
+		if (world_gpus(&why) == 0) {
+			printf("skipped: %s\n", why);
+			return 77;
+		}
+	}
+	int failed = world_run(&w, run);
+	printf("stale flags, %u ranks: %s\n", w.nranks, failed ? "FAILED" : "ok");
+	return failed ? 1 : 0;
+}

@@ -1,0 +1,334 @@
+/* bad_input.c - wrong calls on communicators: each gets its status and a text that says who, what and what to do, issues nothing,
+ * breaks nothing, and leaves nothing behind.
+ *
+ * bad_input [--target host|cuda] */
+#include "act.h"
+#include "patience.h"
+#include "verdict.h"
+
+#include "support/device_memory.h"
+#include "support/world.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BYTES = 1 << 20 };
+#define BAD_TYPE ((enum marrow_type)99)
+#define BAD_OP ((enum marrow_op)7)
+
+static const struct act good = {MRW_FUNC_ALL_REDUCE, 16, MARROW_FLOAT32, MARROW_SUM, 0};
+static struct meeting meeting;
+
+/* Calls on communicator c; its message, which is read after the call. */
+#define EXPECT(call, want, words) \
+	do { \
+		enum marrow_status status_ = (call); \
+		expect_status(#call, status_, want, marrow_last_error(c), words); \
+	} while (0)
+#define BAD(call, words) EXPECT(call, MARROW_INVALID_ARGUMENT, words)
+#define FINE(call) EXPECT(call, MARROW_SUCCESS, "")
+
+/* A right call after wrong ones is right. */
+static void still_works(struct marrow_comm *c, struct ground *g, uint32_t ranks)
+{
+	enum marrow_status error;
+	ground_fill(g, 2, good.count);
+	FINE(act_done(&good, g, c));
+	expect_true("the result after wrong calls", ground_result(g, 15) == (float)(2 * ranks));
+	expect_status("async error", marrow_comm_async_error(c, &error), MARROW_SUCCESS, NULL, "");
+	expect_true("wrong calls do not fail the communicator", error == MARROW_SUCCESS);
+}
+
+static void wrong_buffers(struct marrow_comm *c, const struct ground *g, uint32_t rank)
+{
+	uint8_t *s = g->send, *r = g->recv;
+	void *st = g->stream;
+	BAD(marrow_all_reduce(NULL, r, 1, MARROW_FLOAT32, MARROW_SUM, c, st), "all_reduce|rank|NULL|send|4 bytes");
+	BAD(marrow_all_reduce(s, NULL, 1, MARROW_FLOAT32, MARROW_SUM, c, st), "all_reduce|rank|NULL|recv|4 bytes");
+	BAD(marrow_reduce_scatter(NULL, r, 1, MARROW_FLOAT64, MARROW_SUM, c, st), "reduce_scatter|NULL|send");
+	BAD(marrow_reduce_scatter(s, NULL, 1, MARROW_FLOAT64, MARROW_SUM, c, st), "reduce_scatter|NULL|recv");
+	BAD(marrow_all_gather(NULL, r, 1, MARROW_INT8, c, st), "all_gather|NULL|send");
+	BAD(marrow_all_gather(s, NULL, 1, MARROW_INT8, c, st), "all_gather|NULL|recv");
+	BAD(marrow_broadcast(s, NULL, 1, MARROW_INT8, 0, c, st), "broadcast|NULL|recv");
+	if (rank == 0)
+		BAD(marrow_broadcast(NULL, r, 1, MARROW_INT8, 0, c, st), "broadcast|NULL|send");
+	FINE(marrow_all_reduce(NULL, NULL, 0, MARROW_FLOAT32, MARROW_SUM, c, st));
+	FINE(marrow_all_gather(NULL, NULL, 0, MARROW_FLOAT32, c, st));
+	FINE(marrow_broadcast(rank == 0 ? s : NULL, r, 1, MARROW_FLOAT32, 0, c, st));
+}
+
+static void wrong_values(struct marrow_comm *c, const struct ground *g, uint32_t ranks)
+{
+	uint8_t *s = g->send, *r = g->recv;
+	void *st = g->stream;
+	BAD(marrow_all_reduce(s, r, 1, BAD_TYPE, MARROW_SUM, c, st), "all_reduce|99|type");
+	BAD(marrow_all_gather(s, r, 1, (enum marrow_type)-1, c, st), "all_gather|-1|type");
+	BAD(marrow_broadcast(s, r, 0, BAD_TYPE, 0, c, st), "broadcast|99|type");
+	BAD(marrow_all_reduce(s, r, 1, MARROW_FLOAT32, BAD_OP, c, st), "all_reduce|7|marrow_op");
+	BAD(marrow_reduce_scatter(s, r, 1, MARROW_FLOAT32, (enum marrow_op)-1, c, st), "reduce_scatter|-1|marrow_op");
+	BAD(marrow_all_reduce(s, r, 1, MARROW_FLOAT32, MARROW_OP_DYNAMIC, c, st), "16|marrow_op_create_premulsum");
+	BAD(marrow_all_reduce(s, r, 1, MARROW_FLOAT32, MARROW_OP_MAX, c, st), "2147483647");
+	BAD(marrow_broadcast(s, r, 1, MARROW_FLOAT32, ranks, c, st), ranks == 1 ? "root 1|0 to 0" : "root 2|0 to 1");
+	BAD(marrow_broadcast(s, r, 1, MARROW_FLOAT32, UINT32_MAX, c, st), "root 4294967295");
+	BAD(marrow_all_reduce(s, r, (size_t)-1, MARROW_INT8, MARROW_SUM, c, st), "18446744073709551615|overflows|negative");
+	BAD(marrow_all_reduce(s, r, (size_t)-5, MARROW_FLOAT64, MARROW_SUM, c, st), "overflows|f64");
+	BAD(marrow_all_gather(s, r, (size_t)1 << 61, MARROW_FLOAT64, c, st), "all_gather|overflows");
+	BAD(marrow_reduce_scatter(s, r, SIZE_MAX / 2 / ranks + 1, MARROW_INT8, MARROW_SUM, c, st), "reduce_scatter|overflows");
+	BAD(marrow_broadcast(s, r, SIZE_MAX / 4, MARROW_FLOAT32, 0, c, st), "broadcast|overflows");
+}
+
+static void wrong_ops(struct marrow_comm *c, const struct ground *g)
+{
+	enum marrow_op op = MARROW_SUM, more[70];
+	uint8_t *s = g->send, *r = g->recv;
+	float scalar = 1;
+	int n = 0;
+	BAD(marrow_op_create_premulsum(NULL, &scalar, MARROW_FLOAT32, MARROW_SCALAR_HOST, c), "op is NULL");
+	BAD(marrow_op_create_premulsum(&op, NULL, MARROW_FLOAT32, MARROW_SCALAR_HOST, c), "scalar is NULL");
+	BAD(marrow_op_create_premulsum(&op, &scalar, BAD_TYPE, MARROW_SCALAR_HOST, c), "99|type");
+	BAD(marrow_op_create_premulsum(&op, &scalar, MARROW_FLOAT32, (enum marrow_scalar_residence)2, c), "2|residence");
+	BAD(marrow_op_destroy(MARROW_SUM, c), "0|premulsum");
+	BAD(marrow_op_destroy(BAD_OP, c), "7|premulsum");
+	BAD(marrow_op_destroy((enum marrow_op)(MARROW_OP_DYNAMIC + 64), c), "80|premulsum");
+	BAD(marrow_op_destroy((enum marrow_op)-1, c), "-1|premulsum");
+	FINE(marrow_op_create_premulsum(&op, &scalar, MARROW_FLOAT32, MARROW_SCALAR_HOST, c));
+	BAD(marrow_all_reduce(s, r, 1, MARROW_INT32, op, c, g->stream), "f32|i32");
+	FINE(marrow_op_destroy(op, c));
+	BAD(marrow_all_reduce(s, r, 1, MARROW_FLOAT32, op, c, g->stream), "no operation of this communicator");
+	BAD(marrow_op_destroy(op, c), "no premulsum");
+	while (n < 70 && marrow_op_create_premulsum(&more[n], &scalar, MARROW_FLOAT32, MARROW_SCALAR_HOST, c) == MARROW_SUCCESS)
+		n++;
+	expect_true("64 premulsum operations fit", n == 64);
+	expect_status("one operation too many", marrow_op_create_premulsum(&op, &scalar, MARROW_FLOAT32, MARROW_SCALAR_HOST, c),
+		      MARROW_INVALID_USAGE, NULL, "64|destroy some");
+	while (n > 0)
+		FINE(marrow_op_destroy(more[--n], c));
+}
+
+static void wrong_queries(struct marrow_comm *c)
+{
+	struct marrow_comm_properties p = {.size = 0};
+	expect_status("rank", marrow_comm_rank(c, NULL), MARROW_INVALID_ARGUMENT, NULL, "marrow_comm_rank|NULL");
+	expect_status("count", marrow_comm_count(c, NULL), MARROW_INVALID_ARGUMENT, NULL, "marrow_comm_count|NULL");
+	expect_status("device", marrow_comm_device(c, NULL), MARROW_INVALID_ARGUMENT, NULL, "marrow_comm_device|NULL");
+	expect_status("properties", marrow_comm_get_properties(c, NULL), MARROW_INVALID_ARGUMENT, NULL, "marrow_comm_get_properties|NULL");
+	expect_status("async error", marrow_comm_async_error(c, NULL), MARROW_INVALID_ARGUMENT, NULL, "marrow_comm_async_error|NULL");
+	expect_status("properties of size 0", marrow_comm_get_properties(c, &p), MARROW_INVALID_ARGUMENT, NULL, "properties->size");
+	p.size = sizeof p + 1;
+	expect_status("properties too large", marrow_comm_get_properties(c, &p), MARROW_INVALID_ARGUMENT, NULL, "properties->size");
+	p.size = sizeof p;
+	FINE(marrow_comm_get_properties(c, &p));
+}
+
+/* Buffers that the target cannot reach. */
+static void wrong_memory(struct marrow_comm *c, const struct ground *g, uint32_t rank)
+{
+	float here[4] = {0};
+	void *there = NULL;
+	if (g->target != MARROW_TARGET_CUDA)
+		return;
+	BAD(marrow_all_reduce(here, g->recv, 4, MARROW_FLOAT32, MARROW_SUM, c, g->stream), "send|rank|host memory|cudaMalloc");
+	BAD(marrow_all_reduce(g->send, here, 4, MARROW_FLOAT32, MARROW_SUM, c, g->stream), "recv|rank|host memory|cudaMalloc");
+	device_set((int)(rank + 1) % 2);
+	if (device_alloc(&there, 4096) != 0)
+		expect_true("memory on the other device", false);
+	device_set((int)rank % 2);
+	BAD(marrow_all_reduce(there, g->recv, 4, MARROW_FLOAT32, MARROW_SUM, c, g->stream), "send|another device");
+	BAD(marrow_all_gather(g->send, there, 4, MARROW_FLOAT32, c, g->stream), "recv|another device");
+	device_free(there);
+}
+
+static void wrong_calls(struct world_rank *self)
+{
+	struct marrow_comm *c = self->comms[0];
+	struct ground g;
+	if (ground_make(&g, self->world->target, self->rank, BYTES) != 0) {
+		world_fail(self, "no ground");
+		return;
+	}
+	wrong_buffers(c, &g, self->rank);
+	wrong_values(c, &g, self->nranks);
+	wrong_ops(c, &g);
+	wrong_queries(c);
+	wrong_memory(c, &g, self->rank);
+	still_works(c, &g, self->nranks);
+	ground_free(&g);
+}
+
+/* A failing call inside a group: the end says so and issues nothing, not even the right ones. */
+static void wrong_groups(struct world_rank *self)
+{
+	struct marrow_comm *c = self->comms[0];
+	struct ground g;
+	if (ground_make(&g, self->world->target, self->rank, BYTES) != 0) {
+		world_fail(self, "no ground");
+		return;
+	}
+	expect_status("end without start", marrow_group_end(), MARROW_INVALID_USAGE, NULL, "marrow_group_end()|without|marrow_group_start()");
+	ground_fill(&g, 1, good.count);
+	FINE(act_done(&good, &g, c));
+	ground_fill(&g, 5, good.count);
+	FINE(marrow_group_start());
+	FINE(act_call(&good, &g, c));
+	BAD(marrow_all_reduce(NULL, g.recv, 1, MARROW_FLOAT32, MARROW_SUM, c, g.stream), "NULL");
+	FINE(act_call(&good, &g, c));
+	expect_status("group with a wrong call", marrow_group_end(), MARROW_INVALID_ARGUMENT, NULL, "all_reduce|NULL|send");
+	expect_true("a failed group issues nothing", ground_settle(&g) == 0 && ground_result(&g, 0) == (float)self->nranks);
+	FINE(marrow_group_start());
+	FINE(marrow_group_start());
+	BAD(marrow_broadcast(g.send, g.recv, 1, BAD_TYPE, 0, c, g.stream), "99");
+	FINE(marrow_group_end());
+	expect_status("outer end", marrow_group_end(), MARROW_INVALID_ARGUMENT, NULL, "99");
+	expect_status("NULL in a group", (marrow_group_start(), marrow_barrier(NULL, NULL)), MARROW_INVALID_ARGUMENT, NULL, "marrow_barrier|NULL");
+	expect_status("its end", marrow_group_end(), MARROW_INVALID_ARGUMENT, NULL, "NULL");
+	FINE(marrow_group_start());
+	FINE(marrow_group_end());
+	expect_status("one end too many", marrow_group_end(), MARROW_INVALID_USAGE, NULL, "without");
+	still_works(c, &g, self->nranks);
+	ground_free(&g);
+}
+
+/* Everything on a handle that is no communicator. */
+static void all_calls(struct marrow_comm *c, const struct ground *g, enum marrow_status want, const char *words)
+{
+	enum marrow_op op;
+	float scalar = 1;
+	void *st = g->stream;
+	expect_status("all_reduce", marrow_all_reduce(g->send, g->recv, 1, MARROW_FLOAT32, MARROW_SUM, c, st), want, NULL, words);
+	expect_status("broadcast", marrow_broadcast(g->send, g->recv, 1, MARROW_FLOAT32, 0, c, st), want, NULL, words);
+	expect_status("all_gather", marrow_all_gather(g->send, g->recv, 1, MARROW_FLOAT32, c, st), want, NULL, words);
+	expect_status("reduce_scatter", marrow_reduce_scatter(g->send, g->recv, 1, MARROW_FLOAT32, MARROW_SUM, c, st), want, NULL, words);
+	expect_status("barrier", marrow_barrier(c, st), want, NULL, words);
+	expect_status("premulsum", marrow_op_create_premulsum(&op, &scalar, MARROW_FLOAT32, MARROW_SCALAR_HOST, c), want, NULL, words);
+	expect_status("op destroy", marrow_op_destroy(MARROW_OP_DYNAMIC, c), want, NULL, words);
+	expect_status("finalize", marrow_comm_finalize(c), want, NULL, words);
+}
+
+static void all_queries(struct marrow_comm *c, enum marrow_status want, const char *words)
+{
+	struct marrow_comm_properties p = {.size = sizeof p};
+	enum marrow_status error;
+	uint32_t number;
+	int32_t device;
+	expect_status("rank", marrow_comm_rank(c, &number), want, NULL, words);
+	expect_status("count", marrow_comm_count(c, &number), want, NULL, words);
+	expect_status("device", marrow_comm_device(c, &device), want, NULL, words);
+	expect_status("properties", marrow_comm_get_properties(c, &p), want, NULL, words);
+	expect_status("async error", marrow_comm_async_error(c, &error), want, NULL, words);
+}
+
+static void wrong_handles(struct world_rank *self)
+{
+	struct marrow_comm *c = self->comms[0];
+	struct ground g;
+	if (ground_make(&g, self->world->target, self->rank, BYTES) != 0) {
+		world_fail(self, "no ground");
+		return;
+	}
+	FINE(act_done(&good, &g, c));
+	all_calls(NULL, &g, MARROW_INVALID_ARGUMENT, "NULL");
+	all_queries(NULL, MARROW_INVALID_ARGUMENT, "NULL");
+	expect_status("destroy of NULL", marrow_comm_destroy(NULL), MARROW_SUCCESS, NULL, "");
+	meet(&meeting, self->nranks);
+	FINE(marrow_comm_finalize(c));
+	all_calls(c, &g, MARROW_INVALID_USAGE, "rank|finalized|marrow_comm_destroy");
+	all_queries(c, MARROW_SUCCESS, "");
+	meet(&meeting, self->nranks);
+	FINE(marrow_comm_destroy(c));
+	self->comms[0] = NULL;
+	meet(&meeting, self->nranks);
+	all_calls(c, &g, MARROW_INVALID_ARGUMENT, "not a live communicator");
+	all_queries(c, MARROW_INVALID_ARGUMENT, "not a live communicator");
+	expect_status("destroyed twice", marrow_comm_destroy(c), MARROW_INVALID_ARGUMENT, NULL, "destroyed twice");
+	expect_true("last error of a dead handle", strcmp(marrow_last_error(c), "not a live communicator") == 0);
+	ground_free(&g);
+}
+
+/* A second thread while the first one waits (host target). */
+static struct {
+	struct marrow_comm *comm;
+	uint64_t come;
+} second;
+
+static void *intrude(void *p)
+{
+	struct ground *g = p;
+	struct marrow_comm *c = second.comm;
+	sleep_ms(100);
+	all_calls(c, g, MARROW_INVALID_USAGE, "another thread|rank 0|one thread at a time");
+	expect_status("destroy beside a call", marrow_comm_destroy(c), MARROW_INVALID_USAGE, NULL, "another thread|rank 0|abort first");
+	marrow_group_start();
+	(void)act_call(&good, g, c);
+	expect_status("group beside a call", marrow_group_end(), MARROW_INVALID_USAGE, NULL, "another thread");
+	all_queries(c, MARROW_SUCCESS, "");
+	__atomic_store_n(&second.come, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void two_threads(struct world_rank *self)
+{
+	struct marrow_comm *c = self->comms[0];
+	struct ground g, other;
+	pthread_t thread;
+	if (ground_make(&g, self->world->target, self->rank, BYTES) != 0 || ground_make(&other, self->world->target, self->rank, BYTES) != 0) {
+		world_fail(self, "no ground");
+		return;
+	}
+	ground_fill(&g, 2, good.count);
+	if (self->rank == 0) {
+		second.comm = c;
+		if (pthread_create(&thread, NULL, intrude, &other) != 0)
+			abort();
+		FINE(act_done(&good, &g, c));
+		pthread_join(thread, NULL);
+	} else {
+		await_word(&second.come, 1, 20000);
+		FINE(act_done(&good, &g, c));
+	}
+	expect_true("the call that was disturbed", ground_result(&g, 0) == (float)(2 * self->nranks));
+	still_works(c, &g, self->nranks);
+	ground_free(&g);
+	ground_free(&other);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*body)(struct world_rank *self);
+		uint32_t min_ranks;
+		bool host_only;
+	} tests[] = {
+		{"wrong calls", wrong_calls, 1, false},
+		{"wrong groups", wrong_groups, 1, false},
+		{"wrong handles", wrong_handles, 1, false},
+		{"two threads", two_threads, 2, true},
+	};
+	enum marrow_target target = target_option(argc, argv);
+	int failed = 0;
+	for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
+		for (uint32_t ranks = tests[i].min_ranks; ranks <= 2; ranks++) {
+			struct world w = {.target = target, .nranks = ranks, .ncomms = 1};
+			if (tests[i].host_only && target != MARROW_TARGET_HOST)
+				continue;
+			/* The first run of CUDA leaves the driver's own threads and descriptors. */
+			memset(&meeting, 0, sizeof meeting);
+			if (target == MARROW_TARGET_CUDA && world_run(&w, tests[i].body) != 0)
+				failed++;
+			struct census before = census_take();
+			int already = failures();
+			watchdog(60, tests[i].name);
+			memset(&second, 0, sizeof second);
+			memset(&meeting, 0, sizeof meeting);
+			int wrong = world_run(&w, tests[i].body);
+			expect_nothing_left(tests[i].name, &before);
+			watchdog(0, "");
+			wrong += failures() - already;
+			printf("%s, %u ranks: %s\n", tests[i].name, ranks, wrong ? "FAILED" : "ok");
+			failed += wrong;
+		}
+	}
+	return failed ? 1 : 0;
+}

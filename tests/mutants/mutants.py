@@ -1,0 +1,142 @@
+"""The mutants: small wrong edits, one mistake each, that somebody could make. run (beside this file) applies them.
+
+edits: (file, text that occurs there exactly once, replacement). tests: which tests of run are tried first; a mutant has survived
+only when all the others have passed too. tsan_only: no other tool can see it on this kind of machine."""
+import collections
+
+Mutant = collections.namedtuple("Mutant", "name edits tests tsan_only", defaults=[False])
+
+ORDER = "src/device/order_host.h"
+TEAM = "src/device/team_host.h"
+WIRE = "src/device/wire.h"
+FLAG = "src/device/flag.h"
+FAULT = "src/device/fault.h"
+OPERATION = "src/device/operation.h"
+COPY = "src/device/copy.h"
+PACKET = "src/device/packet.h"
+REDUCE = "src/device/reduce.h"
+PEER = "src/collectives/peer.h"
+SCHEDULE = "src/collectives/schedule.h"
+SELECT = "src/collectives/select.c"
+REDUCE_PACKETS = "src/collectives/reduce_packets.h"
+REDUCE_BULK = "src/collectives/reduce_bulk.h"
+MOVE_BULK = "src/collectives/move_bulk.h"
+LAUNCH = "src/launch.c"
+
+MUTANTS = [
+    # Order.
+    Mutant("publish is relaxed", [(ORDER, "__atomic_store_n(p, v, __ATOMIC_RELEASE);", "__atomic_store_n(p, v, __ATOMIC_RELAXED);")],
+           ["tsan"], True),
+    Mutant("observed is relaxed", [(ORDER, "__atomic_load_n(p, __ATOMIC_ACQUIRE);", "__atomic_load_n(p, __ATOMIC_RELAXED);")],
+           ["tsan"], True),
+    Mutant("observed is left out", [(FLAG, "\tmrw_observed(p);\n", "")], ["tsan"], True),
+    Mutant("a team's arrivals are relaxed", [(TEAM, "&b->word, 1, __ATOMIC_ACQ_REL)", "&b->word, 1, __ATOMIC_RELAXED)")],
+           ["team", "tsan teams"], True),
+    Mutant("votes are never cleared", [(TEAM, "__atomic_store_n(&b->votes[(generation + 1) & 1], 0, __ATOMIC_RELAXED);", "")], ["team"]),
+
+    # Team syncs.
+    Mutant("no sync before a round is published", [(TEAM, "MRW_DEV void mrw_team_hand_over(const struct mrw_team *team)\n{\n\tmrw_team_sync(team);",
+                                                    "MRW_DEV void mrw_team_hand_over(const struct mrw_team *team)\n{\n\t(void)team;")],
+           ["tsan teams"], True),
+    Mutant("no vote when a round is waited for", [(PEER, "ok = !mrw_team_any(team, !ok);", "")], ["tsan teams"], True),
+    Mutant("no vote at the end of an operation", [(OPERATION, "if (mrw_team_any(team, !ok))", "if (!ok)")], ["random teams"]),
+
+    # Packets.
+    Mutant("the first flag of a packet is not checked", [(FLAG, "(uint32_t)(v.unit[0] >> 32) == seq && (uint32_t)(v.unit[1] >> 32) == seq",
+                                                          "(uint32_t)(v.unit[1] >> 32) == seq")], ["random"]),
+    Mutant("the second flag of a packet is not checked", [(FLAG, "(uint32_t)(v.unit[0] >> 32) == seq && (uint32_t)(v.unit[1] >> 32) == seq",
+                                                           "(uint32_t)(v.unit[0] >> 32) == seq")], ["random"]),
+    Mutant("a packet's parity is stuck", [(WIRE, "mrw_writer_slot(owner, writer)) * 2 + parity;", "mrw_writer_slot(owner, writer)) * 2 + parity * 0;")],
+           ["random"]),
+    Mutant("an opening's parity is stuck", [(OPERATION, "->opening[seq & 1][a->rank]", "->opening[seq & 0][a->rank]"),
+                                            (FAULT, "->opening[seq & 1][peer]", "->opening[seq & 0][peer]")], ["random"]),
+    Mutant("no scrub", [(OPERATION, "\t\tmrw_scrub(team, a, op->seq, (op->seq - 1) & 1);\n", "")], ["stale flags"]),
+    Mutant("the scrub takes the wrong parity", [(OPERATION, "mrw_scrub(team, a, op->seq, (op->seq - 1) & 1)", "mrw_scrub(team, a, op->seq, op->seq & 1)")],
+           ["stale flags"]),
+    Mutant("the scrub forgets the second exchange", [(OPERATION, "f < (l->nranks > 2 ? MRW_FORMATS : 1)", "f < 1")], ["stale flags"]),
+
+    # Seq.
+    Mutant("an operation ends without its peers' opening lines", [(OPERATION, "if (channel == 0 && ok) {", "if (channel != channel) {")],
+           ["random", "matrix"]),
+    Mutant("channels that a call leaves out stay behind", [(OPERATION, "c < a->layout.channels; c +=", "c < a->call.channels; c +=")], ["random"]),
+    Mutant("seq advances by two on channel 1", [(OPERATION, "mrw_store_relaxed(&state[c].word, op->seq);", "mrw_store_relaxed(&state[c].word, op->seq + (c == 1));")],
+           ["random"]),
+    Mutant("seq does not advance", [(OPERATION, "mrw_store_relaxed(&state[c].word, op->seq);", "mrw_store_relaxed(&state[c].word, op->seq - 1);")],
+           ["random"]),
+
+    # Rounds.
+    Mutant("rounds are not waited for", [(PEER, "if (p != a->rank)\n\t\t\tok = mrw_wait_reached", "if (p >= a->nranks)\n\t\t\tok = mrw_wait_reached")],
+           ["random"]),
+    Mutant("the round waited for is off by one", [(PEER, "round - lag + 1, w)", "round - lag, w)")], ["tsan", "random"]),
+    Mutant("a round is published early", [(PEER, "[a->rank], round + 1)", "[a->rank], round + 2)")], ["tsan", "random"]),
+    Mutant("rounds are forgotten between operations", [(PEER, "channel[channel].round, rounds);", "channel[channel].round, rounds - 1);")], ["random"]),
+    Mutant("half the staging slots", [(WIRE, "#define MRW_ROUND_SLOTS 4u", "#define MRW_ROUND_SLOTS 2u")], ["rounds"]),
+    Mutant("one lag too many", [(WIRE, "#define MRW_MAX_LAG 2u", "#define MRW_MAX_LAG 3u")], ["rounds"]),
+    Mutant("staging is read a round late", [(REDUCE_BULK, "0, channel, 0, round - a->call.lag)", "0, channel, 0, round)")], ["random"]),
+    Mutant("an operation does not drain its last round", [(SCHEDULE, "return chunks + (uint64_t)exchanges * lag;", "return chunks + (uint64_t)exchanges * lag - 1;")],
+           ["random"]),
+    Mutant("a rank with nothing to move is silent", [(REDUCE_BULK, "\t\tmrw_rounds_publish(team, channel, a, round);",
+                                                      "\t\tif (t < mrw_chunks(mrw_block_of(a->bytes, a->share_bytes, a->rank).bytes, a->call.chunk_bytes, a->call.channels, channel) + 2 * lag)\n"
+                                                      "\t\t\tmrw_rounds_publish(team, channel, a, round);")], ["random", "matrix"]),
+    Mutant("a rank without data is silent in broadcasts", [(MOVE_BULK, "\t\tmrw_rounds_publish(team, channel, a, round);",
+                                                            "\t\tif (a->share_bytes == 0 || mrw_block_of(a->bytes, a->share_bytes, a->rank).bytes > 0)\n"
+                                                            "\t\t\tmrw_rounds_publish(team, channel, a, round);")], ["random 3", "matrix"]),
+
+    # Layout and schedule.
+    Mutant("staging of two writers overlaps", [(WIRE, "at += writers * MRW_ROUND_SLOTS * chunk;", "at += writers * (MRW_ROUND_SLOTS - 1) * chunk;")], ["wire"]),
+    Mutant("packets of two channels overlap", [(WIRE, "((uint64_t)channel * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2",
+                                                "((uint64_t)channel * (l->nranks - 2) + mrw_writer_slot(owner, writer)) * 2")], ["wire"]),
+    Mutant("the second packets lie on the first", [(WIRE, "at += writers * 2 * units * sizeof(struct mrw_packet);", "at += writers * units * sizeof(struct mrw_packet);")],
+           ["wire"]),
+    Mutant("writers below and above share a slot", [(WIRE, "return writer < owner ? writer : writer - 1;", "return writer < owner ? writer : writer - owner;")],
+           ["wire", "random 3"]),
+    Mutant("shares are not whole quanta", [(SCHEDULE, "(quanta / nranks + (quanta % nranks != 0)) * MRW_QUANTUM_BYTES;", "(bytes + nranks - 1) / nranks;")],
+           ["schedule"]),
+    Mutant("the last channel misses units", [(SCHEDULE, "return units / channels + (units % channels != 0);", "return units / channels;")], ["schedule"]),
+    Mutant("the last chunk is lost", [(SCHEDULE, "return all / channels + (channel < all % channels);", "return all / channels;")], ["schedule"]),
+    Mutant("more packets than the slots hold", [(SELECT, "uint64_t want = ceil_div(units, in->layout.units);", "uint64_t want = 1;")], ["select", "matrix"]),
+
+    # Data.
+    Mutant("the tail of a chunk is not copied", [(COPY, "\tif (at < bytes)\n\t\tmrw_store_part(dst + at,", "\tif (bytes == 0)\n\t\tmrw_store_part(dst + at,")],
+           ["random"]),
+    Mutant("the tail of a chunk is not reduced", [(REDUCE_BULK, "\tif (at < s.bytes)\n\t\tmrw_sum_one(", "\tif (s.bytes == 0)\n\t\tmrw_sum_one(")], ["random"]),
+    Mutant("a partial unit loses a byte", [(PACKET, "mrw_store_part(p, v, (uint32_t)left);", "mrw_store_part(p, v, (uint32_t)left - 1);")], ["random"]),
+    Mutant("packets are added in another order", [(REDUCE_PACKETS, "for (uint32_t p = 0; p < a->nranks; p++) {\n\t\tuint32_t payload[2]",
+                                                   "for (uint32_t n = 0, p = a->nranks - 1; n < a->nranks; n++, p--) {\n\t\tuint32_t payload[2]"),
+                                                  (REDUCE_PACKETS, "mrw_unit_combine(reduction, acc, payload, p == 0)",
+                                                   "mrw_unit_combine(reduction, acc, payload, n == 0)")], ["random 3"]),
+    Mutant("batches of packets are added in another order",
+           [(REDUCE_PACKETS, "for (uint32_t p = 0; p < a->nranks; p++) {\n\t\tstruct mrw_packet v[",
+             "for (uint32_t n = 0, p = a->rank; n < a->nranks; n++, p = p + 1 < a->nranks ? p + 1 : 0) {\n\t\tstruct mrw_packet v["),
+            (REDUCE_PACKETS, "b->own[k], p == 0)", "b->own[k], n == 0)"), (REDUCE_PACKETS, "acc[k], payload, p == 0)", "acc[k], payload, n == 0)")],
+           ["random 3"]),
+    Mutant("a late batch of packets is lost", [(REDUCE_PACKETS, "step, count, b))\n\t\t\treturn base;", "step, count, b))\n\t\t\treturn base + step;")],
+           ["stale flags"]),
+    Mutant("chunks are added in another order", [(REDUCE_BULK, "(r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, r) * s.stride) + at;",
+                                                  "(s.nranks - 1 - r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, s.nranks - 1 - r) * s.stride) + at;")],
+           ["random 3"]),
+    Mutant("packets are averaged without the division", [(REDUCE_PACKETS, "average ? mrw_divide(acc[e], nranks) : acc[e]", "acc[e]")], ["random"]),
+    Mutant("chunks are averaged without the division", [(REDUCE_BULK, "average ? mrw_divide(acc[k][e], nranks) : acc[k][e]", "acc[k][e]")], ["random"]),
+    Mutant("odd vectors are averaged without the division", [(REDUCE_BULK, "s.average ? mrw_divide(acc[e], s.nranks) : acc[e]", "acc[e]")], ["random"]),
+    Mutant("small integers are divided before they wrap", [(REDUCE, "return (int32_t)(int8_t)x / (int32_t)nranks;", "return x / (int32_t)nranks;")], ["random"]),
+    Mutant("NaNs keep their payload", [(REDUCE, "w[i] = MRW_IS_NAN(x) ? 0x7fc00000u : mrw_bits_from_f32(x);", "w[i] = mrw_bits_from_f32(x);")], ["random"]),
+    Mutant("one rank keeps its NaNs", [(LAUNCH, "plan.algo == MRW_ALGO_LOCAL && !a->scaled && !(reduces && is_float((uint32_t)type));", "plan.algo == MRW_ALGO_LOCAL && !a->scaled;")],
+           ["random alone"]),
+    Mutant("max lets the later of two zeros win", [(REDUCE, "return x > r || MRW_IS_NAN(x) ? x : r;", "return x >= r || MRW_IS_NAN(x) ? x : r;")], ["random"]),
+    Mutant("min ignores NaNs", [(REDUCE, "return x < r || MRW_IS_NAN(x) ? x : r;", "return x < r ? x : r;")], ["random"]),
+    Mutant("premulsum forgets its own packets", [(REDUCE_PACKETS, "\tif (a->scaled)\n\t\tmrw_scale(payload, 2, scalar);", "\tif (a->scaled && block.offset != a->rank * a->share_bytes)\n\t\tmrw_scale(payload, 2, scalar);")],
+           ["random"]),
+    Mutant("premulsum forgets its own chunks", [(REDUCE_BULK, "if (r == s.rank && s.scaled)", "if (r != s.rank && s.scaled)")], ["random"]),
+
+    # Faults.
+    Mutant("another call at the end goes unnoticed", [(FLAG, "if (hash != a->call.hash) {", "if (hash == 0) {")], ["mismatch"]),
+    Mutant("another call in a wait goes unnoticed", [(FAULT, "return mrw_opening_seen(a, seq, peer, &hash) && hash != a->call.hash;",
+                                                      "return mrw_opening_seen(a, seq, peer, &hash) && hash == 0 && seq != 0;")], ["mismatch"]),
+    Mutant("the hash leaves out the count", [(LAUNCH, "\tc.hash = 0;\n", "\tc.hash = 0;\n\tc.count = 0;\n")], ["mismatch"]),
+    Mutant("the abort word is not read", [(FLAG, "if (abort != 0) {", "if (abort == 1) {")], ["abort"]),
+    Mutant("the deadline is not read", [(FLAG, "if (waited > a->deadline_ns) {", "if (waited > a->deadline_ns << 20) {")], ["lost rank"]),
+    Mutant("long waits leave no note", [(FLAG, "if (waited > a->note_ns) {", "if (waited > a->note_ns << 20) {")], ["long wait"]),
+    Mutant("peers are not told of a fault", [(FAULT, "\t\t\t\tmrw_store_relaxed(&mrw_control(a, p)->poison, poison);", "\t\t\t\tcontinue;")], ["first fault"]),
+    Mutant("poison is not looked for in waits", [(FLAG, "if (poison != 0) {", "if (poison == 1) {")], ["first fault"]),
+    Mutant("poison is not looked for at the begin", [(OPERATION, "if (poison != 0) {", "if (poison == 1) {")], ["abort", "first fault"]),
+]

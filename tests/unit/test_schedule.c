@@ -1,0 +1,173 @@
+/* test_schedule.c - shares, units, chunks and rounds cover every buffer exactly once, for 1 to 64 ranks and odd sizes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "collectives/schedule.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const uint64_t sizes[] = {0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 255, 256, 257, 511, 512, 513, 1000, 1023, 1025, 4095, 4096,
+				 4097, 65535, 65536, 65537, 99991};
+static const uint64_t huge[] = {1ull << 32, (1ull << 32) + 1, (1ull << 40) - 1, (1ull << 62) + 12345, INT64_MAX};
+
+static void check_shares(uint32_t func, uint64_t bytes, uint32_t n)
+{
+	uint64_t end = 0, last = UINT64_MAX;
+	for (uint32_t r = 0; r < n; r++) {
+		struct mrw_span s = mrw_block(func, bytes, n, r);
+		assert_int_equal(s.offset, end);
+		assert_true(s.bytes <= last);
+		/* whole quanta, but for the buffer's tail */
+		assert_true(s.offset % MRW_QUANTUM_BYTES == 0 || s.offset == bytes);
+		assert_true(s.bytes % MRW_QUANTUM_BYTES == 0 || s.offset + s.bytes == bytes);
+		end = s.offset + s.bytes;
+		last = s.bytes;
+	}
+	assert_int_equal(end, bytes);
+	/* the largest is no larger than needed */
+	assert_true(mrw_block(func, bytes, n, 0).bytes <= bytes / n + MRW_QUANTUM_BYTES);
+}
+
+static void shares_cover_the_buffer(void **state)
+{
+	(void)state;
+	for (uint32_t n = 1; n <= 64; n++) {
+		for (size_t i = 0; i < COUNT(sizes); i++) {
+			check_shares(MRW_FUNC_ALL_REDUCE, sizes[i], n);
+			check_shares(MRW_FUNC_BROADCAST, sizes[i], n);
+		}
+		for (size_t i = 0; i < COUNT(huge); i++)
+			check_shares(MRW_FUNC_ALL_REDUCE, huge[i], n);
+	}
+}
+
+static void blocks_are_equal(void **state)
+{
+	(void)state;
+	static const uint32_t funcs[] = {MRW_FUNC_ALL_GATHER, MRW_FUNC_REDUCE_SCATTER};
+	for (uint32_t n = 1; n <= 64; n++)
+		for (size_t i = 0; i < COUNT(sizes); i++)
+			for (size_t f = 0; f < COUNT(funcs); f++)
+				for (uint32_t r = 0; r < n; r++) {
+					struct mrw_span s = mrw_block(funcs[f], sizes[i], n, r);
+					assert_int_equal(s.offset, r * sizes[i]);
+					assert_int_equal(s.bytes, sizes[i]);
+				}
+}
+
+/* Channels' ranges, planned on the largest block of a call, cover a block of any length up to it. */
+static void check_units(uint64_t largest, uint64_t bytes, uint32_t channels)
+{
+	uint64_t per = mrw_units_per_channel(largest, channels), units = (bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES, end = 0;
+	for (uint32_t c = 0; c < channels; c++) {
+		uint64_t first = c * per, count = mrw_units_in(bytes, first, per);
+		assert_true(count <= per);
+		if (count > 0) {
+			assert_int_equal(first, end);
+			end = first + count;
+		}
+	}
+	assert_int_equal(end, units);
+}
+
+static void units_cover_every_block(void **state)
+{
+	(void)state;
+	for (uint32_t channels = 1; channels <= 64; channels++)
+		for (size_t i = 0; i < COUNT(sizes); i++) {
+			check_units(sizes[i], sizes[i], channels);
+			for (uint32_t n = 1; n <= 64; n += n < 8 ? 1 : 7) {
+				uint64_t largest = mrw_block(MRW_FUNC_ALL_REDUCE, sizes[i], n, 0).bytes;
+				for (uint32_t r = 0; r < n; r++)
+					check_units(largest, mrw_block(MRW_FUNC_ALL_REDUCE, sizes[i], n, r).bytes, channels);
+			}
+		}
+}
+
+/* Walks the chunks as the bulk bodies do: the same number on every rank, empty ones where the block is short. */
+static void check_chunks(uint64_t largest, uint64_t bytes, uint32_t chunk_bytes, uint32_t channels)
+{
+	static uint8_t seen[1 << 17];
+	uint64_t most = 0;
+	memset(seen, 0, bytes);
+	for (uint32_t c = 0; c < channels; c++) {
+		uint64_t chunks = mrw_chunks(largest, chunk_bytes, channels, c);
+		assert_true(c == 0 || chunks <= most);
+		assert_true(c == 0 || chunks + 1 >= most);
+		most = c == 0 ? chunks : most;
+		for (uint64_t i = 0; i < chunks; i++) {
+			struct mrw_chunk chunk = mrw_chunk(bytes, chunk_bytes, channels, c, i);
+			assert_true(chunk.bytes <= chunk_bytes);
+			assert_true(chunk.offset + chunk.bytes <= bytes);
+			assert_true(chunk.bytes == 0 || chunk.offset % chunk_bytes == 0);
+			for (uint32_t b = 0; b < chunk.bytes; b++)
+				assert_int_equal(seen[chunk.offset + b]++, 0);
+		}
+	}
+	assert_null(memchr(seen, 0, bytes));
+}
+
+static void chunks_cover_every_block(void **state)
+{
+	(void)state;
+	static const uint32_t chunk_sizes[] = {512, 1024, 43520}, channel_counts[] = {1, 2, 3, 4, 7, 64}, ranks[] = {1, 2, 3, 16, 64};
+	for (size_t k = 0; k < COUNT(chunk_sizes); k++)
+		for (size_t c = 0; c < COUNT(channel_counts); c++)
+			for (size_t i = 0; i < COUNT(sizes); i++)
+				for (size_t j = 0; j < COUNT(ranks); j++) {
+					uint32_t n = ranks[j];
+					uint64_t largest = mrw_block(MRW_FUNC_BROADCAST, sizes[i], n, 0).bytes;
+					for (uint32_t r = 0; r < n; r += n < 8 ? 1 : 15)
+						check_chunks(largest, mrw_block(MRW_FUNC_BROADCAST, sizes[i], n, r).bytes, chunk_sizes[k],
+							     channel_counts[c]);
+				}
+}
+
+/* A chunk index past the end, as drained rounds see it, is empty and inside the buffer; offsets do not overflow. */
+static void chunks_past_the_end_are_empty(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < COUNT(huge); i++) {
+		uint64_t chunks = mrw_chunks(huge[i], 65536, 64, 63);
+		struct mrw_chunk last = mrw_chunk(huge[i], 65536, 64, 63, chunks - 1), past = mrw_chunk(huge[i], 65536, 64, 63, chunks);
+		assert_true(last.bytes > 0 && last.offset + last.bytes <= huge[i]);
+		assert_int_equal(past.bytes, 0);
+		assert_int_equal(past.offset, huge[i]);
+	}
+}
+
+static void exchanges_and_rounds(void **state)
+{
+	(void)state;
+	for (uint32_t n = 2; n <= 64; n++) {
+		assert_int_equal(mrw_exchanges(MRW_FUNC_ALL_REDUCE, n), 2);
+		assert_int_equal(mrw_exchanges(MRW_FUNC_BROADCAST, n), n > 2 ? 2 : 1);
+		assert_int_equal(mrw_exchanges(MRW_FUNC_ALL_GATHER, n), 1);
+		assert_int_equal(mrw_exchanges(MRW_FUNC_REDUCE_SCATTER, n), 1);
+	}
+	for (uint32_t lag = 1; lag <= MRW_MAX_LAG; lag++)
+		for (uint32_t exchanges = 1; exchanges <= 2; exchanges++)
+			for (uint64_t chunks = 0; chunks < 10; chunks++) {
+				uint64_t rounds = mrw_rounds(chunks, exchanges, lag);
+				assert_true(rounds > 0); /* nobody is silent */
+				/* the last chunk's last exchange is read in the last round */
+				assert_int_equal(rounds, chunks + (uint64_t)exchanges * lag);
+			}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(shares_cover_the_buffer),
+		cmocka_unit_test(blocks_are_equal),
+		cmocka_unit_test(units_cover_every_block),
+		cmocka_unit_test(chunks_cover_every_block),
+		cmocka_unit_test(chunks_past_the_end_are_empty),
+		cmocka_unit_test(exchanges_and_rounds),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,174 @@
+/* test_select.c - whatever is asked, the plan can be carried by the arena, and a forced algorithm is taken where it can be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "collectives/schedule.h"
+#include "collectives/select.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const uint32_t caps[] = {1, 2, 4, 7, 32, 64};
+static const uint32_t forced_channels[] = {0, 1, 3, 64, 1000};
+
+static bool reduces(enum mrw_func func)
+{
+	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER;
+}
+
+static void check_packets(const struct mrw_select_input *in, const struct mrw_plan *p)
+{
+	uint64_t block = p->algo == MRW_ALGO_TWOSHOT ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes;
+	if (mrw_units_per_channel(block, p->channels) > in->layout.units)
+		fail_msg("func %u, %llu bytes, %u ranks, cap %u, target %u, forced %d %u: %s over %u channels, but a channel holds %u units",
+			 in->func, (unsigned long long)in->bytes, in->nranks, in->channel_cap, in->target, in->forced_algo,
+			 in->forced_channels, mrw_algo_name(p->algo), p->channels, in->layout.units);
+	assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_PACKETS : MRW_KERNEL_MOVE_PACKETS);
+	if (p->algo == MRW_ALGO_TWOSHOT) {
+		assert_int_equal(in->func, MRW_FUNC_ALL_REDUCE);
+		assert_true(in->nranks > 2); /* two ranks have no second exchange of packets */
+	}
+}
+
+static void check_bulk(const struct mrw_select_input *in, const struct mrw_plan *p)
+{
+	assert_in_range(p->chunk_bytes, MRW_QUANTUM_BYTES, in->layout.chunk_bytes);
+	assert_int_equal(p->chunk_bytes % MRW_QUANTUM_BYTES, 0);
+	assert_in_range(p->lag, 1, MRW_MAX_LAG);
+	assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_BULK : MRW_KERNEL_MOVE_BULK);
+	assert_true(in->func != MRW_FUNC_BARRIER && in->bytes > 0);
+}
+
+static void check(const struct mrw_select_input *in)
+{
+	struct mrw_plan p = mrw_select(in), again = mrw_select(in);
+	assert_memory_equal(&p, &again, sizeof p);
+	assert_non_null(p.reason);
+	assert_in_range(p.threads, 32, MRW_BLOCK_THREADS);
+	assert_int_equal(p.threads % 32, 0);
+	if (in->nranks == 1) {
+		assert_int_equal(p.algo, MRW_ALGO_LOCAL);
+		assert_int_equal(p.kernel, MRW_KERNEL_REDUCE_LOCAL);
+		assert_in_range(p.channels, 1, MRW_MAX_CHANNELS);
+		return;
+	}
+	uint32_t cap = in->forced_channels ? in->forced_channels : in->channel_cap;
+	assert_in_range(p.channels, 1, cap < in->layout.channels ? cap : in->layout.channels);
+	assert_true(mrw_select_can(in, p.algo));
+	if (in->forced_algo >= 0 && mrw_select_can(in, (enum mrw_algo)in->forced_algo))
+		assert_int_equal(p.algo, in->forced_algo);
+	if (p.algo == MRW_ALGO_BULK)
+		check_bulk(in, &p);
+	else
+		check_packets(in, &p);
+}
+
+static void check_sizes(struct mrw_select_input *in)
+{
+	uint64_t capacity = mrw_oneshot_max_bytes(&in->layout, in->channel_cap);
+	uint64_t edges[] = {0, 1, 8, 16, 512, 2048, 4096, 65536, 131072, 524288, 1 << 20, 1 << 26, 1ull << 33, capacity, capacity * in->nranks,
+			    in->layout.chunk_bytes, (uint64_t)in->layout.chunk_bytes * in->channel_cap * in->nranks};
+	for (size_t i = 0; i < COUNT(edges); i++)
+		for (uint64_t d = 0; d < 3; d++) {
+			in->bytes = edges[i] + d < 1 || in->func == MRW_FUNC_BARRIER ? 0 : edges[i] + d - 1;
+			check(in);
+		}
+}
+
+static void every_plan_can_be_carried(void **state)
+{
+	(void)state;
+	struct mrw_select_input in;
+	memset(&in, 0, sizeof in);
+	for (in.nranks = 1; in.nranks <= MRW_MAX_RANKS; in.nranks++)
+		for (size_t c = 0; c < COUNT(caps); c++)
+			for (uint32_t target = MARROW_TARGET_HOST; target <= MARROW_TARGET_CUDA; target++) {
+				in.target = (enum marrow_target)target;
+				in.channel_cap = caps[c];
+				memset(&in.layout, 0, sizeof in.layout);
+				if (in.nranks > 1)
+					in.layout = mrw_layout_make(in.nranks, caps[c], target == MARROW_TARGET_HOST ? MRW_HOST_STAGING_BUDGET
+													    : MRW_STAGING_BUDGET);
+				for (uint32_t func = 0; func < MRW_FUNC_COUNT; func++)
+					for (in.forced_algo = -1; in.forced_algo < MRW_ALGO_COUNT; in.forced_algo++)
+						for (size_t k = 0; k < COUNT(forced_channels); k++) {
+							in.func = (enum mrw_func)func;
+							in.forced_channels = forced_channels[k];
+							check_sizes(&in);
+						}
+			}
+}
+
+static struct mrw_select_input all_reduce_of(uint64_t bytes, uint32_t nranks, int32_t algo)
+{
+	struct mrw_select_input in;
+	memset(&in, 0, sizeof in);
+	in.func = MRW_FUNC_ALL_REDUCE;
+	in.target = MARROW_TARGET_HOST;
+	in.bytes = bytes;
+	in.nranks = nranks;
+	in.layout = mrw_layout_make(nranks, 4, MRW_HOST_STAGING_BUDGET);
+	in.channel_cap = 4;
+	in.forced_algo = algo;
+	return in;
+}
+
+static void capacity_is_exact(void **state)
+{
+	(void)state;
+	struct mrw_select_input in = all_reduce_of(0, 4, MRW_ALGO_ONESHOT);
+	uint64_t most = mrw_oneshot_max_bytes(&in.layout, in.channel_cap);
+	assert_int_equal(most, (uint64_t)in.layout.units * MRW_UNIT_BYTES * 4);
+	in.bytes = most;
+	assert_int_equal(mrw_select(&in).algo, MRW_ALGO_ONESHOT);
+	in.bytes = most + 1;
+	assert_int_not_equal(mrw_select(&in).algo, MRW_ALGO_ONESHOT);
+	in.forced_algo = MRW_ALGO_TWOSHOT; /* shares are a quarter */
+	assert_int_equal(mrw_select(&in).algo, MRW_ALGO_TWOSHOT);
+	in.bytes = 4 * most;
+	assert_int_equal(mrw_select(&in).algo, MRW_ALGO_TWOSHOT);
+	in.bytes = 4 * most + 1;
+	assert_int_equal(mrw_select(&in).algo, MRW_ALGO_BULK);
+	in.forced_channels = 1;
+	in.bytes = most;
+	assert_int_equal(mrw_select(&in).algo, MRW_ALGO_TWOSHOT);
+	in.bytes = most + 1;
+	assert_int_equal(mrw_select(&in).algo, MRW_ALGO_BULK);
+}
+
+static void small_goes_by_packets_and_large_by_chunks(void **state)
+{
+	(void)state;
+	for (uint32_t n = 2; n <= MRW_MAX_RANKS; n++) {
+		struct mrw_select_input in = all_reduce_of(8, n, -1);
+		assert_int_equal(mrw_select(&in).algo, MRW_ALGO_ONESHOT);
+		in.bytes = 64 << 20;
+		assert_int_equal(mrw_select(&in).algo, MRW_ALGO_BULK);
+		in.target = MARROW_TARGET_CUDA;
+		assert_int_equal(mrw_select(&in).algo, MRW_ALGO_BULK);
+	}
+}
+
+static void names(void **state)
+{
+	(void)state;
+	for (int32_t a = MRW_ALGO_ONESHOT; a < MRW_ALGO_COUNT; a++)
+		assert_int_equal(mrw_algo_from_name(mrw_algo_name((enum mrw_algo)a)), a);
+	assert_int_equal(mrw_algo_from_name("local"), -1); /* cannot be asked for */
+	assert_int_equal(mrw_algo_from_name(""), -1);
+	assert_string_equal(mrw_algo_name(MRW_ALGO_COUNT), "?");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_plan_can_be_carried),
+		cmocka_unit_test(capacity_is_exact),
+		cmocka_unit_test(small_goes_by_packets_and_large_by_chunks),
+		cmocka_unit_test(names),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,182 @@
+/* test_wire.c - the arena's layout for every number of ranks and channels: nothing overlaps, nothing exceeds the budget. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/wire.h"
+
+enum { GRAIN = 512 }; /* every region is a whole number of grains */
+
+static const uint32_t channel_counts[] = {1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 32, 33, 48, 63, 64};
+static const uint64_t budgets[] = {MRW_STAGING_BUDGET, MRW_HOST_STAGING_BUDGET};
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static uint8_t taken[(32u << 20) / GRAIN];
+
+static void take(const struct mrw_layout *l, uint64_t offset, uint64_t bytes)
+{
+	assert_int_equal(offset % GRAIN, 0);
+	assert_int_equal(bytes % GRAIN, 0);
+	assert_true(bytes > 0 && offset + bytes <= l->bytes);
+	for (uint64_t i = offset / GRAIN; i < (offset + bytes) / GRAIN; i++) {
+		assert_int_equal(taken[i], 0);
+		taken[i] = 1;
+	}
+}
+
+static uint32_t packet_formats(const struct mrw_layout *l)
+{
+	return l->nranks > 2 ? MRW_FORMATS : 1;
+}
+
+/* Every region that somebody may write in owner's arena, taken once. */
+static void take_all(const struct mrw_layout *l, uint32_t owner)
+{
+	uint8_t *arena = (uint8_t *)(uintptr_t)(1u << 30); /* an address to count from */
+	memset(taken, 0, l->bytes / GRAIN);
+	take(l, 0, (sizeof(struct mrw_control) + GRAIN - 1) / GRAIN * GRAIN);
+	for (uint32_t c = 0; c < l->channels; c++) {
+		for (uint32_t w = 0; w < l->nranks; w++) {
+			if (w == owner)
+				continue;
+			for (uint32_t f = 0; f < packet_formats(l); f++)
+				for (uint32_t parity = 0; parity < 2; parity++)
+					take(l, (uint64_t)((uint8_t *)mrw_packets_at(l, arena, f, c, owner, w, parity) - arena),
+					     l->units * sizeof(struct mrw_packet));
+			for (uint32_t f = 0; f < MRW_FORMATS; f++)
+				for (uint64_t round = 0; round < MRW_ROUND_SLOTS; round++)
+					take(l, (uint64_t)(mrw_staging_at(l, arena, f, c, owner, w, round) - arena), l->chunk_bytes);
+		}
+	}
+}
+
+static void regions_are_disjoint(void **state)
+{
+	(void)state;
+	for (uint32_t n = 2; n <= MRW_MAX_RANKS; n++)
+		for (size_t i = 0; i < COUNT(channel_counts); i++)
+			for (size_t b = 0; b < COUNT(budgets); b++) {
+				struct mrw_layout l = mrw_layout_make(n, channel_counts[i], budgets[b]);
+				take_all(&l, 0);
+				take_all(&l, n / 2);
+				take_all(&l, n - 1);
+			}
+}
+
+static void sizes_fit(void **state)
+{
+	(void)state;
+	for (uint32_t n = 2; n <= MRW_MAX_RANKS; n++)
+		for (uint32_t c = 1; c <= MRW_MAX_CHANNELS; c++)
+			for (size_t b = 0; b < COUNT(budgets); b++) {
+				struct mrw_layout l = mrw_layout_make(n, c, budgets[b]);
+				assert_int_equal(l.nranks, n);
+				assert_int_equal(l.channels, c);
+				assert_in_range(l.units, 32, MRW_MAX_UNITS);
+				assert_in_range(l.chunk_bytes, 512, MRW_MAX_CHUNK_BYTES);
+				assert_int_equal(l.bytes % 4096, 0);
+				/* 32 MiB less the target's own pages and records */
+				assert_true(l.bytes <= 29ull << 20);
+				assert_true(l.packets_offset[0] >= sizeof(struct mrw_control));
+				assert_true(l.staging_offset[0] >= l.packets_offset[1]);
+				assert_int_equal(l.packets_offset[0] % sizeof(struct mrw_packet), 0);
+			}
+}
+
+/* Channels of a call may be fewer than the layout's: then they lie where they always lie. */
+static void places_do_not_depend_on_the_call(void **state)
+{
+	(void)state;
+	struct mrw_layout l = mrw_layout_make(4, 8, MRW_STAGING_BUDGET);
+	uint64_t per_writer = (uint64_t)MRW_ROUND_SLOTS * l.chunk_bytes;
+	for (uint32_t c = 0; c < 8; c++)
+		for (uint32_t w = 0; w < 3; w++) {
+			assert_int_equal(mrw_staging_offset(&l, 0, c, w, 0), l.staging_offset[0] + (c * 3 + w) * per_writer);
+			assert_int_equal(mrw_staging_offset(&l, 1, c, w, 1), l.staging_offset[1] + (c * 3 + w) * per_writer + l.chunk_bytes);
+		}
+}
+
+static void rounds_take_turns_in_slots(void **state)
+{
+	(void)state;
+	struct mrw_layout l = mrw_layout_make(3, 2, MRW_HOST_STAGING_BUDGET);
+	static const uint64_t starts[] = {0, 1, 1000003, UINT64_MAX - 9}; /* the counter may wrap */
+	assert_int_equal(MRW_ROUND_SLOTS, 2 * MRW_MAX_LAG);
+	for (size_t i = 0; i < COUNT(starts); i++)
+		for (uint64_t k = 0; k < 20; k++)
+			for (uint64_t d = 1; d <= MRW_ROUND_SLOTS; d++) {
+				uint64_t round = starts[i] + k;
+				bool same = mrw_staging_offset(&l, 0, 1, 1, round) == mrw_staging_offset(&l, 0, 1, 1, round + d);
+				assert_int_equal(same, d == MRW_ROUND_SLOTS);
+			}
+}
+
+static void writers_have_slots_of_their_own(void **state)
+{
+	(void)state;
+	for (uint32_t n = 2; n <= MRW_MAX_RANKS; n++)
+		for (uint32_t owner = 0; owner < n; owner++) {
+			uint32_t next = 0; /* in rank order, without a gap */
+			for (uint32_t w = 0; w < n; w++)
+				if (w != owner)
+					assert_int_equal(mrw_writer_slot(owner, w), next++);
+		}
+}
+
+/* Words of the control block that different ranks or formats write, as bytes. */
+static void control_words_are_disjoint(void **state)
+{
+	(void)state;
+	static struct mrw_control c;
+	const struct {
+		const void *at;
+		size_t bytes, alignment;
+	} parts[] = {
+		{&c.poison, sizeof c.poison, 8},   {&c.fault_claim, sizeof c.fault_claim, 8}, {&c.note_claim, sizeof c.note_claim, 8},
+		{c.channel, sizeof c.channel, 16}, {c.call, sizeof c.call, 64},               {c.opening, sizeof c.opening, 32},
+		{c.proof, sizeof c.proof, 8},      {c.rounds, sizeof c.rounds, 64},
+	};
+	size_t end = 0;
+	for (size_t i = 0; i < COUNT(parts); i++) {
+		size_t at = (size_t)((const uint8_t *)parts[i].at - (const uint8_t *)&c);
+		assert_true(at >= end);
+		assert_int_equal(at % parts[i].alignment, 0);
+		end = at + parts[i].bytes;
+	}
+	assert_true(end <= sizeof c);
+}
+
+static void causes_keep_their_parts(void **state)
+{
+	(void)state;
+	static const uint32_t ranks[] = {0, 1, 15, 0xfffe, 0xffff};
+	for (uint32_t kind = MRW_FAULT_TIMEOUT; kind <= MRW_FAULT_PROOF; kind++)
+		for (size_t i = 0; i < COUNT(ranks); i++)
+			for (size_t k = 0; k < COUNT(ranks); k++)
+				for (uint32_t shift = 0; shift < 32; shift++) {
+					uint64_t cause = mrw_cause((enum mrw_fault_kind)kind, ranks[i], ranks[k], 0xffffffffu << shift);
+					assert_true(cause != 0);
+					assert_int_equal(mrw_cause_kind(cause), kind);
+					assert_int_equal(mrw_cause_culprit(cause), ranks[i]);
+					assert_int_equal(mrw_cause_origin(cause), ranks[k]);
+					assert_int_equal(cause >> 40, 0xffffffffu << shift & 0xffffff);
+				}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(regions_are_disjoint),
+		cmocka_unit_test(sizes_fit),
+		cmocka_unit_test(places_do_not_depend_on_the_call),
+		cmocka_unit_test(rounds_take_turns_in_slots),
+		cmocka_unit_test(writers_have_slots_of_their_own),
+		cmocka_unit_test(control_words_are_disjoint),
+		cmocka_unit_test(causes_keep_their_parts),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
