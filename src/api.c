@@ -336,8 +336,11 @@ static enum marrow_status finalize(struct marrow_comm *comm)
 	enum marrow_status status = drain(comm);
 	if (status != MARROW_SUCCESS)
 		return status;
+	/* A rank that only heard of a fault says so, too: its hanging up must not look like a death. */
 	if (comm->boot && __atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE) == MARROW_SUCCESS)
 		mrw_boot_tell(comm->boot, MRW_NOTICE_BYE, "");
+	else if (comm->boot && !comm->aborted)
+		mrw_boot_tell(comm->boot, MRW_NOTICE_FAULT, comm->error);
 	__atomic_store_n(&comm->life, MRW_LIFE_FINALIZED, __ATOMIC_RELEASE);
 	return MARROW_SUCCESS;
 }

@@ -329,11 +329,12 @@ static enum marrow_status prove(struct marrow_comm *comm)
 	return agree(comm, status, "prove its paths to its peers");
 }
 
-/* Polls before a waiting thread of the host target yields: none when ranks outnumber cores. */
+/* Polls before a waiting thread of the host target yields: none when ranks outnumber cores, and some two microseconds else, since two
+ * ranks may share a core all the same. */
 static uint32_t spin_limit(uint32_t nranks)
 {
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
-	return cores > 0 && (uint32_t)cores >= nranks ? 2000 : 0;
+	return cores > 0 && (uint32_t)cores >= nranks ? 64 : 0;
 }
 
 static void host_watch(void *p)

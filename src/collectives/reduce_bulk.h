@@ -161,10 +161,8 @@ MRW_DEV void mrw_sum_one(const uint32_t reduction, const struct mrw_args *a, con
 		mrw_store_part(s.out + at, v, bytes);
 }
 
-MRW_DEV void mrw_sum_chunk(const uint32_t reduction, const struct mrw_team *team, const struct mrw_args *a, const struct mrw_sum s,
-			   uint32_t at)
+MRW_DEV void mrw_sum_chunk(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at, uint32_t step)
 {
-	uint32_t step = team->size * MRW_VEC_BYTES;
 	if (s.own_alignment == MRW_VEC_BYTES && s.out_alignment == MRW_VEC_BYTES && !s.scaled)
 		at = mrw_sum_aligned(reduction, a, s, at, step);
 	for (; at + MRW_VEC_BYTES <= s.bytes; at += step)
@@ -173,21 +171,45 @@ MRW_DEV void mrw_sum_chunk(const uint32_t reduction, const struct mrw_team *team
 		mrw_sum_one(reduction, a, s, at, s.bytes - at);
 }
 
-/* The operation is a switch outside the loop. */
-MRW_DEV_CALL void mrw_sum_chunk_any(const struct mrw_team team, const struct mrw_args *a, const struct mrw_sum s, uint32_t at)
+/* Chunk index of my block: its pieces have been staged lag rounds ago. */
+MRW_DEV struct mrw_sum mrw_sum_of(uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index)
 {
+	struct mrw_span block = mrw_block_of(a->bytes, a->share_bytes, a->rank);
+	struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
+	struct mrw_sum s;
+	s.forward = a->call.func == MRW_FUNC_ALL_REDUCE;
+	s.bytes = chunk.bytes;
+	s.own = a->in + block.offset + chunk.offset;
+	s.out = a->out + (s.forward ? block.offset : 0) + chunk.offset;
+	s.own_alignment = mrw_alignment(s.own);
+	s.out_alignment = mrw_alignment(s.out);
+	s.staged = a->arena[a->rank] + mrw_staging_offset(&a->layout, 0, channel, 0, round - a->call.lag);
+	s.result = mrw_staging_offset(&a->layout, 1, channel, 0, round);
+	s.stride = (uint64_t)MRW_ROUND_SLOTS * a->layout.chunk_bytes;
+	s.rank = a->rank;
+	s.nranks = a->nranks;
+	s.average = a->average != 0;
+	s.scaled = a->scaled != 0;
+	s.scalar = mrw_scalar(a);
+	return s;
+}
+
+/* From byte at on; the operation is a switch outside the loop. */
+MRW_DEV_CALL void mrw_sum_any(uint32_t at, uint32_t step, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index)
+{
+	struct mrw_sum s = mrw_sum_of(channel, a, round, index);
 	switch (a->reduction) {
 	case MRW_RED_SUM:
-		mrw_sum_chunk(MRW_RED_SUM, &team, a, s, at);
+		mrw_sum_chunk(MRW_RED_SUM, a, s, at, step);
 		break;
 	case MRW_RED_PROD:
-		mrw_sum_chunk(MRW_RED_PROD, &team, a, s, at);
+		mrw_sum_chunk(MRW_RED_PROD, a, s, at, step);
 		break;
 	case MRW_RED_MAX:
-		mrw_sum_chunk(MRW_RED_MAX, &team, a, s, at);
+		mrw_sum_chunk(MRW_RED_MAX, a, s, at, step);
 		break;
 	default:
-		mrw_sum_chunk(MRW_RED_MIN, &team, a, s, at);
+		mrw_sum_chunk(MRW_RED_MIN, a, s, at, step);
 	}
 }
 
@@ -232,32 +254,15 @@ MRW_DEV void mrw_bulk_collect(const struct mrw_team *team, uint32_t channel, con
 }
 
 MRW_DEV void mrw_bulk_add(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round,
-			  uint64_t index, mrw_acc scalar)
+			 uint64_t index)
 {
-	struct mrw_span block = mrw_block_of(a->bytes, a->share_bytes, a->rank);
-	struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
-	struct mrw_sum s;
-	s.forward = a->call.func == MRW_FUNC_ALL_REDUCE;
-	s.bytes = chunk.bytes;
-	s.own = a->in + block.offset + chunk.offset;
-	s.out = a->out + (s.forward ? block.offset : 0) + chunk.offset;
-	s.own_alignment = mrw_alignment(s.own);
-	s.out_alignment = mrw_alignment(s.out);
-	s.staged = a->arena[a->rank] + mrw_staging_offset(&a->layout, 0, channel, 0, round - a->call.lag);
-	s.result = mrw_staging_offset(&a->layout, 1, channel, 0, round);
-	s.stride = (uint64_t)MRW_ROUND_SLOTS * a->layout.chunk_bytes;
-	s.rank = a->rank;
-	s.nranks = a->nranks;
-	s.average = a->average;
-	s.scaled = a->scaled != 0;
-	s.scalar = scalar;
-	uint32_t at = team->index * MRW_VEC_BYTES;
+	struct mrw_sum s = mrw_sum_of(channel, a, round, index);
+	uint32_t at = team->index * MRW_VEC_BYTES, step = team->size * MRW_VEC_BYTES;
 	if (a->nranks == 2 && !a->scaled && s.own_alignment == MRW_VEC_BYTES && s.out_alignment == MRW_VEC_BYTES)
-		at = mrw_sum_pair_any(a->reduction, at, team->size * MRW_VEC_BYTES, a->rank == 0 ? s.own : s.staged,
-				      a->rank == 0 ? s.staged : s.own, s.out, s.forward ? mrw_sum_slot(a, s, 1) : NULL, s.bytes,
-				      s.average);
+		at = mrw_sum_pair_any(a->reduction, at, step, a->rank == 0 ? s.own : s.staged, a->rank == 0 ? s.staged : s.own, s.out,
+				      s.forward ? mrw_sum_slot(a, s, 1) : NULL, s.bytes, s.average);
 	if (at < s.bytes)
-		mrw_sum_chunk_any(*team, a, s, at);
+		mrw_sum_any(at, step, channel, a, round, index);
 }
 
 MRW_DEV void mrw_reduce_bulk(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
@@ -282,7 +287,7 @@ MRW_DEV void mrw_reduce_bulk(const struct mrw_team *team, uint32_t channel, cons
 		if (t < chunks)
 			mrw_bulk_push(team, channel, a, round, t, scalar);
 		if (t >= lag && t - lag < chunks)
-			mrw_bulk_add(team, channel, a, round, t - lag, scalar);
+			mrw_bulk_add(team, channel, a, round, t - lag);
 		if (second && t >= 2 * lag && t - 2 * lag < chunks)
 			mrw_bulk_collect(team, channel, a, round, t - 2 * lag);
 		mrw_rounds_publish(team, channel, a, round);

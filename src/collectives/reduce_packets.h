@@ -49,7 +49,7 @@ MRW_DEV void mrw_own_unit(const struct mrw_args *a, struct mrw_span block, uint6
 }
 
 /* First exchange: units to their owners. */
-MRW_DEV_CALL void mrw_units_send(const struct mrw_team team, uint32_t channel, const struct mrw_args *a, uint32_t seq)
+MRW_DEV_CALL void mrw_units_send(uint32_t index, uint32_t size, uint32_t channel, const struct mrw_args *a, uint32_t seq)
 {
 	struct mrw_units u = mrw_units_of(a, channel);
 	mrw_acc scalar = mrw_scalar(a);
@@ -57,7 +57,7 @@ MRW_DEV_CALL void mrw_units_send(const struct mrw_team team, uint32_t channel, c
 	if (u.whole) {
 		struct mrw_span block = mrw_owned(a, true, 0);
 		uint32_t count = mrw_units_count(block, u);
-		for (uint32_t i = team.index; i < count; i += team.size) {
+		for (uint32_t i = index; i < count; i += size) {
 			mrw_own_unit(a, block, (uint64_t)u.first + i, scalar, payload);
 			for (uint32_t q = 1; q < a->nranks; q++) {
 				uint32_t p = mrw_peer(a, q);
@@ -67,7 +67,7 @@ MRW_DEV_CALL void mrw_units_send(const struct mrw_team team, uint32_t channel, c
 		}
 		return;
 	}
-	for (uint32_t j = team.index; j < u.per * (a->nranks - 1); j += team.size) {
+	for (uint32_t j = index; j < u.per * (a->nranks - 1); j += size) {
 		uint32_t p = mrw_peer(a, 1 + j / u.per), i = j % u.per;
 		struct mrw_span block = mrw_owned(a, false, p);
 		if (i >= mrw_units_count(block, u))
@@ -114,7 +114,7 @@ MRW_DEV bool mrw_unit_reduce(const uint32_t reduction, uint32_t channel, const s
 }
 
 /* The owner's part from unit from on: add, keep, and in a two-shot send the result on. */
-MRW_DEV bool mrw_units_own(const uint32_t reduction, const struct mrw_team *team, uint32_t channel, const struct mrw_args *a,
+MRW_DEV bool mrw_units_own(const uint32_t reduction, uint32_t size, uint32_t channel, const struct mrw_args *a,
 			   uint32_t seq, struct mrw_units u, uint32_t from)
 {
 	struct mrw_span block = mrw_owned(a, u.whole, a->rank);
@@ -122,7 +122,7 @@ MRW_DEV bool mrw_units_own(const uint32_t reduction, const struct mrw_team *team
 	uint32_t count = mrw_units_count(block, u);
 	mrw_acc scalar = mrw_scalar(a);
 	bool second = a->call.algo == MRW_ALGO_TWOSHOT;
-	for (uint32_t i = from; i < count; i += team->size) {
+	for (uint32_t i = from; i < count; i += size) {
 		uint32_t own[2], result[2];
 		mrw_own_unit(a, block, (uint64_t)u.first + i, scalar, own);
 		if (!mrw_unit_reduce(reduction, channel, a, seq, i, own, result))
@@ -137,10 +137,10 @@ MRW_DEV bool mrw_units_own(const uint32_t reduction, const struct mrw_team *team
 }
 
 /* Second exchange: results of the others. Thread j takes the units that it sent: in place, it alone touched them. */
-MRW_DEV bool mrw_units_collect(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq,
+MRW_DEV bool mrw_units_collect(uint32_t index, uint32_t size, uint32_t channel, const struct mrw_args *a, uint32_t seq,
 			       struct mrw_units u)
 {
-	for (uint32_t j = team->index; j < u.per * (a->nranks - 1); j += team->size) {
+	for (uint32_t j = index; j < u.per * (a->nranks - 1); j += size) {
 		uint32_t p = mrw_peer(a, 1 + j / u.per), i = j % u.per;
 		struct mrw_span block = mrw_owned(a, false, p);
 		if (i >= mrw_units_count(block, u))
@@ -156,24 +156,24 @@ MRW_DEV bool mrw_units_collect(const struct mrw_team *team, uint32_t channel, co
 }
 
 /* Everything after the sending, from this thread's unit from on. */
-MRW_DEV_CALL bool mrw_units_finish(const struct mrw_team team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint32_t from)
+MRW_DEV_CALL bool mrw_units_finish(uint32_t index, uint32_t size, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint32_t from)
 {
 	struct mrw_units u = mrw_units_of(a, channel);
 	bool ok;
 	switch (a->reduction) {
 	case MRW_RED_SUM:
-		ok = mrw_units_own(MRW_RED_SUM, &team, channel, a, seq, u, from);
+		ok = mrw_units_own(MRW_RED_SUM, size, channel, a, seq, u, from);
 		break;
 	case MRW_RED_PROD:
-		ok = mrw_units_own(MRW_RED_PROD, &team, channel, a, seq, u, from);
+		ok = mrw_units_own(MRW_RED_PROD, size, channel, a, seq, u, from);
 		break;
 	case MRW_RED_MAX:
-		ok = mrw_units_own(MRW_RED_MAX, &team, channel, a, seq, u, from);
+		ok = mrw_units_own(MRW_RED_MAX, size, channel, a, seq, u, from);
 		break;
 	default:
-		ok = mrw_units_own(MRW_RED_MIN, &team, channel, a, seq, u, from);
+		ok = mrw_units_own(MRW_RED_MIN, size, channel, a, seq, u, from);
 	}
-	return ok && (a->call.algo != MRW_ALGO_TWOSHOT || mrw_units_collect(&team, channel, a, seq, u));
+	return ok && (a->call.algo != MRW_ALGO_TWOSHOT || mrw_units_collect(index, size, channel, a, seq, u));
 }
 
 /* The usual small message: a one-shot all-reduce of aligned, unscaled, whole units. This path has no call in it, so that everything
@@ -301,7 +301,7 @@ MRW_DEV bool mrw_quick_all_reduce(const struct mrw_team *team, uint32_t channel,
 	default:
 		from = mrw_quick_add(MRW_RED_MIN, team, channel, a, seq, u, count, b);
 	}
-	return from >= count || mrw_units_finish(*team, channel, a, seq, from);
+	return from >= count || mrw_units_finish(team->index, team->size, channel, a, seq, from);
 }
 
 MRW_DEV void mrw_reduce_packets(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
@@ -318,8 +318,8 @@ MRW_DEV void mrw_reduce_packets(const struct mrw_team *team, uint32_t channel, c
 	if (ok && quick) {
 		ok = mrw_quick_all_reduce(team, channel, a, op.seq, u, count, &b);
 	} else if (ok) {
-		mrw_units_send(*team, channel, a, op.seq);
-		ok = mrw_units_finish(*team, channel, a, op.seq, team->index);
+		mrw_units_send(team->index, team->size, channel, a, op.seq);
+		ok = mrw_units_finish(team->index, team->size, channel, a, op.seq, team->index);
 	}
 	mrw_op_end(team, channel, a, &op, ok);
 }

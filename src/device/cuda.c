@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Driver functions, found through the runtime: nothing links libcuda. */
@@ -237,7 +238,7 @@ static enum marrow_status cuda_page_new(struct mrw_device *d, struct mrw_page **
 	cudaError_t error;
 	*page = NULL;
 	*fd = memfd_create("marrow-page", MFD_CLOEXEC);
-	if (*fd < 0 || ftruncate(*fd, (off_t)bytes) != 0) {
+	if (*fd < 0 || fchmod(*fd, 0600) != 0 || ftruncate(*fd, (off_t)bytes) != 0) {
 		status = mrw_fail_errno(MARROW_SYSTEM_ERROR, "cannot create the status page (memfd_create); raise the file limit with ulimit -n");
 		goto fail;
 	}

@@ -23,9 +23,7 @@ MRW_DEV void mrw_publish(uint64_t *p, uint64_t v)
 /* Partner: mrw_publish(). */
 MRW_DEV void mrw_observed(const uint64_t *p)
 {
-	uint64_t v;
-	asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
-	(void)v;
+	asm volatile("{\n.reg .u64 v;\nld.acquire.sys.global.u64 v, [%0];\n}" ::"l"(p) : "memory");
 }
 
 /* Returns the old value; stored iff it equals want. */

@@ -5,7 +5,8 @@
  *
  * Barriers of a block: 1 the team's own; 2 hand-over, team arrives, signal warp waits: a round's work is done; 3 gate, signal warp
  * arrives, team waits: the signal warp has taken the last hand-over. Each round passes gate, then hand-over, so neither barrier
- * is ever arrived at twice in one phase. Dismissal: the flag is set between a gate and a last hand-over. */
+ * is ever arrived at twice in one phase. After a poll or a tail the lanes of a warp need not have come together again, and
+ * bar.sync would then count the warp more than once: they are the unaligned kind, and the lanes meet first. Dismissal: the flag is set between a gate and a last hand-over. */
 #ifndef MRW_TEAM_CUDA_H
 #define MRW_TEAM_CUDA_H
 
@@ -18,17 +19,19 @@ struct mrw_team {
 
 MRW_DEV void mrw_team_sync(const struct mrw_team *team)
 {
-	asm volatile("bar.sync 1, %0;" ::"r"(team->size) : "memory");
+	__syncwarp();
+	asm volatile("barrier.sync 1, %0;" ::"r"(team->size) : "memory");
 }
 
 /* A sync that tells every thread whether any thread said true. */
 MRW_DEV bool mrw_team_any(const struct mrw_team *team, bool mine)
 {
 	uint32_t any, said = mine;
+	__syncwarp();
 	asm volatile("{\n"
 		     ".reg .pred p, q;\n"
 		     "setp.ne.u32 p, %1, 0;\n"
-		     "bar.red.or.pred q, 1, %2, p;\n"
+		     "barrier.red.or.pred q, 1, %2, p;\n"
 		     "selp.u32 %0, 1, 0, q;\n"
 		     "}" : "=r"(any) : "r"(said), "r"(team->size) : "memory");
 	return any != 0;
@@ -43,13 +46,15 @@ MRW_DEV bool mrw_team_is_signal(const struct mrw_team *team)
 /* Team: the signal warp has taken the last hand-over. Partner: mrw_signal_take(). */
 MRW_DEV void mrw_team_gate(const struct mrw_team *team)
 {
-	asm volatile("bar.sync 3, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");
+	__syncwarp();
+	asm volatile("barrier.sync 3, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");
 }
 
 /* Team: the round's stores are done; does not wait. Partner: mrw_signal_take(). */
 MRW_DEV void mrw_team_hand_over(const struct mrw_team *team)
 {
-	asm volatile("bar.arrive 2, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");
+	__syncwarp();
+	asm volatile("barrier.arrive 2, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");
 }
 
 /* Team, after a gate: sends the signal warp home. */
@@ -65,8 +70,9 @@ MRW_DEV bool mrw_signal_take(const struct mrw_team *team, bool first)
 {
 	if (first && team->index == team->size)
 		*(volatile uint32_t *)team->dismissed = 0;
-	asm volatile("bar.arrive 3, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");
-	asm volatile("bar.sync 2, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");
+	__syncwarp();
+	asm volatile("barrier.arrive 3, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");
+	asm volatile("barrier.sync 2, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");
 	return *(volatile uint32_t *)team->dismissed == 0;
 }
 

@@ -55,9 +55,10 @@ static bool begin(struct world_rank *self, struct ground *g)
 static void check_left(struct world_rank *self, struct ground *g, enum marrow_status want, uint64_t ms)
 {
 	struct marrow_comm *comm = self->comms[0];
+	/* First the question: it is how kernels hear of a peer that had none of its own running. */
+	enum marrow_status status = await_error(comm, limit_ms(ms) * 2);
 	if (ground_settle(g) != 0)
 		world_fail(self, "the stream failed");
-	enum marrow_status status = await_error(comm, limit_ms(ms) * 2);
 	uint64_t took = now_ms() - __atomic_load_n(&shared.aborted_ms, __ATOMIC_ACQUIRE);
 	const char *text = marrow_last_error(comm);
 	if (took > limit_ms(ms))

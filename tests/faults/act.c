@@ -54,6 +54,19 @@ void ground_free(struct ground *g)
 	}
 }
 
+enum marrow_status ground_leave(struct ground *g, struct marrow_comm **comms, uint32_t n)
+{
+	enum marrow_status first = MARROW_SUCCESS;
+	for (uint32_t c = 0; c < n; c++) {
+		enum marrow_status status = marrow_comm_destroy(comms[c]);
+		comms[c] = NULL;
+		if (first == MARROW_SUCCESS)
+			first = status;
+	}
+	ground_free(g);
+	return first;
+}
+
 int ground_settle(struct ground *g)
 {
 	if (g->target != MARROW_TARGET_CUDA || device_stream_synchronize(g->stream) == 0)

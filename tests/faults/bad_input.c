@@ -154,7 +154,7 @@ static void wrong_calls(struct world_rank *self)
 	wrong_queries(c);
 	wrong_memory(c, &g, self->rank);
 	still_works(c, &g, self->nranks);
-	ground_free(&g);
+	expect_status("destroy", ground_leave(&g, self->comms, 1), MARROW_SUCCESS, NULL, "");
 }
 
 /* A failing call inside a group: the end says so and issues nothing, not even the right ones. */
@@ -187,7 +187,7 @@ static void wrong_groups(struct world_rank *self)
 	FINE(marrow_group_end());
 	expect_status("one end too many", marrow_group_end(), MARROW_INVALID_USAGE, NULL, "without");
 	still_works(c, &g, self->nranks);
-	ground_free(&g);
+	expect_status("destroy", ground_leave(&g, self->comms, 1), MARROW_SUCCESS, NULL, "");
 }
 
 /* Everything on a handle that is no communicator. */

@@ -53,7 +53,8 @@ static void use(struct world_rank *self)
 		world_fail(self, "a mismatch was not noticed");
 	if (cycle % 10 == 7 && self->rank == 2 && marrow_comm_abort(self->comms[0]) != MARROW_SUCCESS)
 		world_fail(self, "abort: %s", marrow_last_error(NULL));
-	ground_free(&g);
+	if (ground_leave(&g, self->comms, 1) != MARROW_SUCCESS)
+		world_fail(self, "destroy: %s", marrow_last_error(NULL));
 }
 
 static void by_threads(enum marrow_target target)
@@ -89,9 +90,8 @@ static void by_groups(enum marrow_target target)
 			fail("group", marrow_last_error(NULL));
 	}
 	for (uint32_t r = 0; r < RANKS; r++) {
-		if (ground_settle(&g[r]) != 0 || await_error(comms[r], 0) != MARROW_SUCCESS || marrow_comm_destroy(comms[r]) != MARROW_SUCCESS)
+		if (ground_settle(&g[r]) != 0 || await_error(comms[r], 0) != MARROW_SUCCESS || ground_leave(&g[r], &comms[r], 1) != MARROW_SUCCESS)
 			fail("destroy", marrow_last_error(NULL));
-		ground_free(&g[r]);
 	}
 }
 

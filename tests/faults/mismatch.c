@@ -214,7 +214,8 @@ static void differ_in_group(struct world_rank *self)
 	else if (ground_result(&spare, 0) != (float)self->nranks)
 		world_fail(self, "the other communicator computes %g", (double)ground_result(&spare, 0));
 	ground_free(&g);
-	ground_free(&spare);
+	if (ground_leave(&spare, &self->comms[1], 1) != MARROW_SUCCESS)
+		world_fail(self, "destroy: %s", marrow_last_error(NULL));
 }
 
 static int run(const char *how, enum marrow_target target, uint32_t ranks, uint32_t comms, uint32_t odd, const struct variation *v,

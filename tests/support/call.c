@@ -8,10 +8,10 @@
 
 enum { GUARD = 64, SLACK = 64, GUARD_BYTE = 0xa5 };
 
-/* memory: guard | send area | guard | recv area | guard, each area room + SLACK bytes. */
+/* memory: guard | send area | guard | recv area | guard, each area as large as the call needs, and SLACK bytes. */
 static size_t area(const struct call_buffers *b)
 {
-	return b->room + SLACK;
+	return b->used + SLACK;
 }
 
 static size_t total(const struct call_buffers *b)
@@ -28,7 +28,7 @@ int call_buffers_make(struct world_rank *self, struct call_buffers *b, size_t ro
 {
 	void *memory = NULL, *scalar = NULL;
 	memset(b, 0, sizeof *b);
-	b->room = room = (room + 63) / 64 * 64;
+	b->room = b->used = room = (room + 63) / 64 * 64;
 	b->shadow = malloc(total(b));
 	b->expected = malloc(room);
 	for (uint32_t r = 0; r < self->nranks; r++)
@@ -94,6 +94,10 @@ static bool is_in_place(const struct world_rank *self, const struct call *call)
 static void place(const struct world_rank *self, const struct call *call, struct call_buffers *b)
 {
 	size_t elem = reference_type_bytes(call->type), block = call->count * elem;
+	size_t sent = send_bytes(self, call), received = recv_bytes(self, call);
+	b->used = ((sent > received ? sent : received) + 63) / 64 * 64;
+	if (b->used > b->room)
+		abort(); /* a call too large for its buffers */
 	uint32_t how = call->misaligned >> 2 * self->rank & 3;
 	size_t send_off = how == 1 ? elem : how == 2 ? 1 : 0, recv_off = how == 3 ? elem : send_off;
 	b->send = b->memory + GUARD + send_off;

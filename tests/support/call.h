@@ -27,7 +27,8 @@ struct call {
 struct call_buffers {
 	uint8_t *memory;          /* target memory: send and recv areas with guards */
 	uint8_t *shadow;          /* host copy of it */
-	size_t room;              /* bytes of one area */
+	size_t room;              /* bytes of the largest call's area */
+	size_t used;              /* of the call in progress */
 	uint8_t *scalar;          /* 8 bytes of target memory */
 	uint8_t *expected;        /* host: room bytes */
 	uint8_t *inputs[WORLD_MAX_RANKS]; /* host: room bytes each */

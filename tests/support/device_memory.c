@@ -92,11 +92,17 @@ int device_copy(void *to, const void *from, size_t bytes)
 	return CHECK(cudaStreamSynchronize(NULL));
 }
 
+/* The memory's device need not be the current one: a thread may drive several. */
 int device_fill_bytes(void *memory, int byte, size_t bytes)
 {
-	if (CHECK(cudaMemset(memory, byte, bytes)) != 0)
+	struct cudaPointerAttributes attributes;
+	int current, failed;
+	if (CHECK(cudaGetDevice(&current)) != 0 || CHECK(cudaPointerGetAttributes(&attributes, memory)) != 0)
 		return -1;
-	return CHECK(cudaStreamSynchronize(NULL));
+	if (attributes.type == cudaMemoryTypeDevice && CHECK(cudaSetDevice(attributes.device)) != 0)
+		return -1;
+	failed = CHECK(cudaMemset(memory, byte, bytes)) != 0 || CHECK(cudaStreamSynchronize(NULL)) != 0;
+	return CHECK(cudaSetDevice(current)) != 0 || failed ? -1 : 0;
 }
 
 int device_stream_create(void **stream)
