@@ -1,8 +1,9 @@
 /* random_programs.c - long sequences of random collectives, bits checked each time.
  *
  * random_programs [--target host|cuda] [--ranks N] [--ops N] [--team T] [--parallel] [--comms N] [--near-wrap] [--room BYTES]
- * [--types f32,i8] [--timeout-ms N]: all ranks draw the same program from the seed: functions, roots, types, sizes across every switch, channel counts, algorithms, groups,
- * communicators, streams, replays, and per rank alignment, in-place and random stalls. */
+ * [--types f32,i8] [--timeout-ms N]: all ranks draw the same program from the seed: functions, roots, types, sizes across every
+ * switch, channel counts, algorithms, groups, communicators, streams, replays, and per rank alignment, in-place and random
+ * stalls. */
 #include "support/call.h"
 #include "support/device_memory.h"
 

@@ -1,8 +1,8 @@
 /* stale_flags.c - packets of 2^32 operations ago are not taken for fresh ones.
  *
- * stale_flags [--target host|cuda] [--ranks N] [--timeout-ms N]. A large packet message fills the slots at seq s. The seq counter then jumps (nothing else is touched) to a scrub boundary, a few
- * operations cross it, and the counter jumps on to s, 2^32 operations later: the slots' flags would fit again. The late
- * sender's data must be waited for. */
+ * stale_flags [--target host|cuda] [--ranks N] [--timeout-ms N]. A large packet message fills the slots at seq s. The seq counter then
+ * jumps (nothing else is touched) to a scrub boundary, a few operations cross it, and the counter jumps on to s, 2^32 operations
+ * later: the slots' flags would fit again. The late sender's data must be waited for. */
 #include "support/call.h"
 
 #include "comm.h"
