@@ -465,7 +465,7 @@ static enum marrow_status launch(struct mrw_device *d, const void *function, con
 	MRW_TRY(order_before(d, stream, &capture));
 	TRY_CUDA(cudaLaunchKernel(function, grid, block, parameters, 0, (cudaStream_t)stream));
 	if (capture != 0) {
-		cudaGraphNode_t node;
+		cudaGraphNode_t node = NULL;
 		MRW_TRY(capture_look(stream, &capture, &node));
 		d->capture_id = capture;
 		d->capture_node = node;

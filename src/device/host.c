@@ -81,7 +81,7 @@ static enum marrow_status memory_new(const char *name, uint64_t bytes, uint8_t *
 
 static enum marrow_status host_page_new(struct mrw_device *d, struct mrw_page **page, struct mrw_page **device, int *fd)
 {
-	uint8_t *base;
+	uint8_t *base = NULL;
 	(void)d;
 	MRW_TRY(memory_new("marrow-page", page_round(sizeof **page), &base, fd));
 	*page = *device = (struct mrw_page *)(void *)base;
@@ -120,7 +120,7 @@ static enum marrow_status arena_wrap(struct mrw_arena *arena, uint8_t *base, uin
 
 static enum marrow_status host_arena_new(struct mrw_device *d, uint64_t bytes, struct mrw_arena *arena)
 {
-	uint8_t *base;
+	uint8_t *base = NULL;
 	(void)d;
 	arena->bytes = bytes;
 	MRW_TRY(memory_new("marrow-arena", page_round(bytes), &base, &arena->fd));

@@ -359,7 +359,7 @@ struct squeeze {
 	const char *words;
 };
 
-static void set_soft(int resource, rlim_t value, struct rlimit *saved)
+static void set_soft(__rlimit_resource_t resource, rlim_t value, struct rlimit *saved)
 {
 	struct rlimit limit;
 	if (getrlimit(resource, saved) != 0)
@@ -386,7 +386,7 @@ static void squeeze_body(struct crew_member *self)
 {
 	const struct squeeze *s = self->arg;
 	struct marrow_config config = config_of(sanitized ? 3000 : 1500, NULL, NULL);
-	int resource = s->of == SHORT_OF_FDS ? RLIMIT_NOFILE : s->of == SHORT_OF_MEMORY ? RLIMIT_AS : RLIMIT_FSIZE;
+	__rlimit_resource_t resource = s->of == SHORT_OF_FDS ? RLIMIT_NOFILE : s->of == SHORT_OF_MEMORY ? RLIMIT_AS : RLIMIT_FSIZE;
 	struct rlimit saved;
 	struct census before = census_take();
 	char text[1024];

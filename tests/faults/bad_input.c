@@ -123,7 +123,7 @@ static void wrong_queries(struct marrow_comm *c)
 }
 
 /* Buffers that the target cannot reach. */
-static void wrong_memory(struct marrow_comm *c, const struct ground *g, uint32_t rank)
+static void wrong_memory(struct marrow_comm *c, struct ground *g, uint32_t rank, uint32_t ranks)
 {
 	float here[4] = {0};
 	void *there = NULL;
@@ -131,13 +131,16 @@ static void wrong_memory(struct marrow_comm *c, const struct ground *g, uint32_t
 		return;
 	BAD(marrow_all_reduce(here, g->recv, 4, MARROW_FLOAT32, MARROW_SUM, c, g->stream), "send|rank|host memory|cudaMalloc");
 	BAD(marrow_all_reduce(g->send, here, 4, MARROW_FLOAT32, MARROW_SUM, c, g->stream), "recv|rank|host memory|cudaMalloc");
+	/* Freeing waits for the kernels of that device: none may be waiting for this rank. */
+	expect_true("the stream is empty", ground_settle(g) == 0);
+	meet(&meeting, ranks);
 	device_set((int)(rank + 1) % 2);
-	if (device_alloc(&there, 4096) != 0)
-		expect_true("memory on the other device", false);
+	expect_true("memory on the other device", device_alloc(&there, 4096) == 0);
 	device_set((int)rank % 2);
 	BAD(marrow_all_reduce(there, g->recv, 4, MARROW_FLOAT32, MARROW_SUM, c, g->stream), "send|another device");
 	BAD(marrow_all_gather(g->send, there, 4, MARROW_FLOAT32, c, g->stream), "recv|another device");
 	device_free(there);
+	meet(&meeting, ranks);
 }
 
 static void wrong_calls(struct world_rank *self)
@@ -152,7 +155,7 @@ static void wrong_calls(struct world_rank *self)
 	wrong_values(c, &g, self->nranks);
 	wrong_ops(c, &g);
 	wrong_queries(c);
-	wrong_memory(c, &g, self->rank);
+	wrong_memory(c, &g, self->rank, self->nranks);
 	still_works(c, &g, self->nranks);
 	expect_status("destroy", ground_leave(&g, self->comms, 1), MARROW_SUCCESS, NULL, "");
 }
