@@ -1,5 +1,6 @@
 /* api.c - the public functions: argument checks, who may call when, hand over. */
 #include "comm.h"
+#include "device/fault.h"
 
 #include "base/env.h"
 #include "base/log.h"
@@ -74,6 +75,8 @@ enum marrow_status marrow_get_unique_id(struct marrow_unique_id *id)
 	return mrw_boot_make_id(id, mrw_env_string(MRW_ENV_SOCKET_IFNAME));
 }
 
+#define MRW_MAX_TIMEOUT_MS (1ull << 40) /* as in the environment table: nanoseconds still fit */
+
 static enum marrow_status target_from_text(const char *text, enum marrow_target *target)
 {
 	if (strcmp(text, "auto") == 0)
@@ -111,6 +114,9 @@ static enum marrow_status configure(struct marrow_comm *comm, const struct marro
 	if (comm->max_ctas > MRW_MAX_CHANNELS)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "config.max_ctas is %u: at most %u", comm->max_ctas, MRW_MAX_CHANNELS);
 	comm->timeout_ms = config.timeout_ms ? config.timeout_ms : (uint64_t)timeout;
+	if (comm->timeout_ms > MRW_MAX_TIMEOUT_MS)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "config.timeout_ms is %llu: at most %llu", (unsigned long long)comm->timeout_ms,
+				(unsigned long long)MRW_MAX_TIMEOUT_MS);
 	if (config.algo)
 		algo = config.algo;
 	comm->forced_algo = algo[0] ? mrw_algo_from_name(algo) : -1;
@@ -164,8 +170,11 @@ enum marrow_status marrow_comm_init(struct marrow_comm **comm, uint32_t nranks, 
 				    const struct marrow_config *config)
 {
 	enum marrow_status status;
-	if (!comm)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init: comm is NULL");
+	if (!comm) {
+		status = mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init: comm is NULL");
+		mrw_group_failed(status);
+		return status;
+	}
 	*comm = NULL;
 	mrw_env_check_names();
 	if (nranks == 0)
@@ -228,7 +237,7 @@ static enum marrow_status find_place(struct launch_place *p)
 	return MARROW_SUCCESS;
 }
 
-enum marrow_status marrow_comm_init_env(struct marrow_comm **comm, const struct marrow_config *config)
+static enum marrow_status init_env(struct marrow_comm **comm, const struct marrow_config *config)
 {
 	struct launch_place place;
 	struct marrow_unique_id id;
@@ -248,8 +257,19 @@ enum marrow_status marrow_comm_init_env(struct marrow_comm **comm, const struct 
 			return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init_env: set MARROW_ROOT=host:port, where rank 0 shall listen");
 		MRW_TRY(mrw_boot_make_env_id(&id, place.root, (uint32_t)place.nranks, place.rank == 0));
 	}
-	return init_common(comm, (uint32_t)place.nranks, place.nranks > 1 ? &id : NULL, (uint32_t)place.rank,
-			   (int32_t)(place.local_rank >= 0 ? place.local_rank : place.rank), config);
+	enum marrow_status status = init_common(comm, (uint32_t)place.nranks, place.nranks > 1 ? &id : NULL, (uint32_t)place.rank,
+						(int32_t)(place.local_rank >= 0 ? place.local_rank : place.rank), config);
+	if (status != MARROW_SUCCESS && place.nranks > 1)
+		mrw_boot_drop_id(&id);
+	return status;
+}
+
+enum marrow_status marrow_comm_init_env(struct marrow_comm **comm, const struct marrow_config *config)
+{
+	enum marrow_status status = init_env(comm, config);
+	if (status != MARROW_SUCCESS)
+		mrw_group_failed(status);
+	return status;
 }
 
 /* Queries are allowed while other calls run. */
@@ -345,8 +365,17 @@ static enum marrow_status finalize(struct marrow_comm *comm)
 	return MARROW_SUCCESS;
 }
 
+/* Calls queued in this thread's group would find nothing at its end. */
+static enum marrow_status check_no_queue(const struct marrow_comm *comm, const char *call)
+{
+	if (mrw_group_holds(comm))
+		return mrw_fail(MARROW_INVALID_USAGE, "%s: this thread's group still holds calls of the communicator; end the group first", call);
+	return MARROW_SUCCESS;
+}
+
 enum marrow_status marrow_comm_finalize(struct marrow_comm *comm)
 {
+	MRW_TRY(check_no_queue(comm, "marrow_comm_finalize"));
 	MRW_TRY(mrw_comm_enter(comm, "marrow_comm_finalize"));
 	return mrw_comm_leave(comm, finalize(comm));
 }
@@ -358,6 +387,7 @@ enum marrow_status marrow_comm_destroy(struct marrow_comm *comm)
 		return MARROW_SUCCESS;
 	if (!is_handle(comm, MRW_LIFE_LIVE) && !is_handle(comm, MRW_LIFE_FINALIZED))
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_destroy: not a live communicator (destroyed twice?)");
+	MRW_TRY(check_no_queue(comm, "marrow_comm_destroy"));
 	if (!__atomic_compare_exchange_n(&comm->busy, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return mrw_fail(MARROW_INVALID_USAGE, "marrow_comm_destroy: another thread is using the communicator of rank %u; abort first, let "
 				"its call return, then destroy", comm->rank);
@@ -381,6 +411,8 @@ enum marrow_status marrow_comm_abort(struct marrow_comm *comm)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_abort: not a live communicator");
 	if (comm->page)
 		__atomic_store_n(&comm->page->abort, mrw_cause(MRW_FAULT_ABORT, comm->rank, comm->rank, 0), __ATOMIC_RELEASE);
+	if (comm->boot && comm->device.runtime->target == MARROW_TARGET_HOST)
+		mrw_poison_all(&comm->args, mrw_cause(MRW_FAULT_ABORT, comm->rank, comm->rank, 0));
 	pthread_mutex_lock(&comm->lock);
 	if (!comm->aborted && comm->boot)
 		mrw_boot_tell(comm->boot, MRW_NOTICE_ABORT, "aborted the communicator");
@@ -456,6 +488,10 @@ static enum marrow_status create_premulsum(enum marrow_op *op, const void *scala
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_op_create_premulsum: %d is no element type", (int)type);
 	if (residence != MARROW_SCALAR_HOST && residence != MARROW_SCALAR_DEVICE)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_op_create_premulsum: %d is no residence", (int)residence);
+	const char *fault = residence == MARROW_SCALAR_DEVICE ? comm->device.runtime->buffer_fault(&comm->device, scalar) : NULL;
+	if (fault)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_op_create_premulsum: the scalar of rank %u (device %d) %s", comm->rank,
+				comm->device.info.ordinal, fault);
 	for (uint32_t i = 0; i < MRW_MAX_DYNAMIC_OPS; i++) {
 		struct mrw_dynamic_op *d = &comm->ops[i];
 		if (d->used)

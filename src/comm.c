@@ -20,21 +20,27 @@ enum { MRW_CONCURRENT_COMMS = 4 }; /* communicators whose kernels fit on a devic
 #define MRW_NOTE_NS 10000000000ull
 #define MRW_HOST_CHANNELS 4u
 
+/* Handles of destroyed communicators, oldest first: a stale handle stays recognisable for as long as possible. */
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct marrow_comm *free_handles;
+static struct marrow_comm *free_first, *free_last;
+static uint64_t generations;
 
 struct marrow_comm *mrw_comm_take(void)
 {
 	pthread_mutex_lock(&handles_lock);
-	struct marrow_comm *comm = free_handles;
+	struct marrow_comm *comm = free_first;
+	uint64_t generation = ++generations;
 	if (comm)
-		free_handles = comm->next_free;
+		free_first = comm->next_free;
+	if (!free_first)
+		free_last = NULL;
 	pthread_mutex_unlock(&handles_lock);
 	if (!comm)
 		comm = malloc(sizeof *comm);
 	if (!comm)
 		return NULL;
 	memset(comm, 0, sizeof *comm);
+	comm->generation = generation;
 	comm->page_fd = -1;
 	comm->arena.fd = -1;
 	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
@@ -48,8 +54,12 @@ void mrw_comm_give_back(struct marrow_comm *comm)
 	pthread_mutex_destroy(&comm->lock);
 	__atomic_store_n(&comm->life, MRW_LIFE_FREE, __ATOMIC_RELEASE);
 	pthread_mutex_lock(&handles_lock);
-	comm->next_free = free_handles;
-	free_handles = comm;
+	comm->next_free = NULL;
+	if (free_last)
+		free_last->next_free = comm;
+	else
+		free_first = comm;
+	free_last = comm;
 	pthread_mutex_unlock(&handles_lock);
 }
 
@@ -200,11 +210,12 @@ static uint32_t agree_channels(const struct marrow_comm *comm, const struct intr
 		if (!host && fit < cap)
 			cap = fit;
 	}
+	/* A cap is hard; on the host target it may also raise the default. */
+	bool asked = false;
 	for (uint32_t r = 0; r < comm->nranks; r++) {
-		if (all[r].max_ctas && host)
+		if (all[r].max_ctas && (all[r].max_ctas < cap || (host && !asked)))
 			cap = all[r].max_ctas;
-		else if (all[r].max_ctas && all[r].max_ctas < cap)
-			cap = all[r].max_ctas;
+		asked = asked || all[r].max_ctas;
 	}
 	return cap ? cap : 1;
 }
@@ -339,7 +350,7 @@ static uint32_t spin_limit(uint32_t nranks)
 
 static void host_watch(void *p)
 {
-	(void)mrw_comm_look(p, true);
+	mrw_comm_look_waiting(p);
 }
 
 static enum marrow_status join(struct marrow_comm *comm)
@@ -399,6 +410,7 @@ enum marrow_status mrw_comm_build(struct marrow_comm *comm)
 	comm->args.nranks = comm->nranks;
 	comm->args.deadline_ns = (comm->timeout_ms ? comm->timeout_ms : MRW_DEFAULT_WAIT_MS) * 1000000;
 	comm->args.note_ns = MRW_NOTE_NS;
+	comm->channel_cap = comm->max_ctas ? comm->max_ctas : MRW_MAX_CHANNELS; /* of one rank; join() agrees on another */
 	if (comm->nranks > 1)
 		MRW_TRY_GOTO(join(comm));
 	else
@@ -406,6 +418,8 @@ enum marrow_status mrw_comm_build(struct marrow_comm *comm)
 	__atomic_store_n(&comm->life, MRW_LIFE_LIVE, __ATOMIC_RELEASE);
 	return MARROW_SUCCESS;
 fail:
+	if (!comm->boot) /* nobody will answer at its socket; a claimed one is the bootstrap's own */
+		mrw_boot_drop_id(&comm->init.id);
 	mrw_comm_dismantle(comm);
 	return status;
 }

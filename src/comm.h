@@ -43,6 +43,7 @@ struct mrw_init {
 struct marrow_comm {
 	uint32_t life;               /* enum mrw_life, atomic */
 	uint32_t busy;               /* 1 while a thread is inside, atomic */
+	uint64_t generation;         /* of this handle's use: a call queued in a group belongs to one */
 	struct marrow_comm *next_free;
 	uint32_t rank, nranks;
 	struct mrw_init init;
@@ -67,12 +68,13 @@ struct marrow_comm {
 	bool aborted;
 	uint64_t last_watch_ns;
 	char error[MRW_ERROR_TEXT_BYTES];
-	uint32_t gone[MRW_MAX_RANKS]; /* 1: said BYE */
+	uint64_t gone[MRW_MAX_RANKS]; /* when its BYE was read (ns), 0: not yet; atomic */
 };
 
 /* One collective call, checked and planned. */
 struct mrw_task {
 	struct marrow_comm *comm;
+	uint64_t generation;
 	void *stream;
 	enum mrw_kernel kernel;
 	enum marrow_type type;
@@ -92,6 +94,8 @@ enum marrow_status mrw_comm_enter(struct marrow_comm *comm, const char *call);
 enum marrow_status mrw_comm_leave(struct marrow_comm *comm, enum marrow_status status);
 /* Reads the fault record and the sockets; fills async_status and error. */
 enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets);
+/* The same from within a wait of the host target. A peer that left a second ago will not come any more: the wait is told so. */
+void mrw_comm_look_waiting(struct marrow_comm *comm);
 
 /* launch.c */
 enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,
@@ -100,6 +104,8 @@ enum marrow_status mrw_issue(struct mrw_task *task);
 const char *mrw_func_name(uint32_t func);
 const char *mrw_type_name(uint32_t type);
 uint32_t mrw_type_bytes(uint32_t type);
+/* 64 bits over everything but seq and hash; never 0. */
+uint64_t mrw_call_hash(const struct mrw_call *call);
 /* "all_reduce(count 3, float32, sum)": for messages. */
 void mrw_call_text(const struct mrw_call *call, char *text, size_t bytes);
 
@@ -107,6 +113,8 @@ void mrw_call_text(const struct mrw_call *call, char *text, size_t bytes);
 bool mrw_group_active(void);
 enum marrow_status mrw_group_add(const struct mrw_task *task);
 enum marrow_status mrw_group_add_init(struct marrow_comm *comm);
+/* True if this thread's group holds calls of the communicator. */
+bool mrw_group_holds(const struct marrow_comm *comm);
 /* Remembers that a call of the group failed. */
 void mrw_group_failed(enum marrow_status status);
 

@@ -23,6 +23,14 @@ void mrw_group_failed(enum marrow_status status)
 		group.status = status;
 }
 
+bool mrw_group_holds(const struct marrow_comm *comm)
+{
+	for (size_t i = 0; i < group.count; i++)
+		if (group.tasks[i].comm == comm)
+			return true;
+	return false;
+}
+
 static enum marrow_status grow(void **items, size_t *room, size_t count, size_t bytes)
 {
 	if (count < *room)
@@ -222,9 +230,10 @@ enum marrow_status marrow_group_end(void)
 	enum marrow_status status = group.status;
 	if (status == MARROW_SUCCESS && group.init_count > 0)
 		status = build_all();
-	if (status == MARROW_SUCCESS && group.count > 0)
+	bool built = status == MARROW_SUCCESS;
+	if (built && group.count > 0)
 		status = issue_all();
-	if (status != MARROW_SUCCESS) /* a communicator whose init failed, or never ran, is gone */
+	if (!built) /* a communicator whose init failed, or never ran, is gone */
 		for (size_t i = 0; i < group.init_count; i++) {
 			*group.inits[i]->init.user = NULL;
 			mrw_comm_dismantle(group.inits[i]);

@@ -70,7 +70,7 @@ void mrw_call_text(const struct mrw_call *call, char *text, size_t bytes)
 }
 
 /* 64-bit FNV-1a over the call without seq and hash, then mixed. Never 0. */
-static uint64_t call_hash(const struct mrw_call *call)
+uint64_t mrw_call_hash(const struct mrw_call *call)
 {
 	struct mrw_call c = *call;
 	uint64_t h = 0xcbf29ce484222325u;
@@ -171,6 +171,7 @@ enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, c
 		mrw_log(MRW_LOG_ERROR, "select: %s %llu bytes: %s, %u channels, chunk %u, lag %u (%s)", mrw_func_name(func),
 			(unsigned long long)block, mrw_algo_name(plan.algo), plan.channels, plan.chunk_bytes, plan.lag, plan.reason);
 	task->comm = comm;
+	task->generation = comm->generation;
 	task->stream = stream;
 	task->kernel = plan.kernel;
 	task->type = type;
@@ -196,7 +197,7 @@ enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, c
 	c->count = count;
 	c->chunk_bytes = plan.chunk_bytes;
 	c->lag = plan.lag;
-	c->hash = call_hash(c);
+	c->hash = mrw_call_hash(c);
 	/* A reduction of floats makes NaNs canonical even if it has nothing to add. */
 	task->copy = plan.algo == MRW_ALGO_LOCAL && !a->scaled && !(reduces && is_float((uint32_t)type));
 	return MARROW_SUCCESS;
@@ -207,7 +208,13 @@ enum marrow_status mrw_issue(struct mrw_task *task)
 	struct marrow_comm *comm = task->comm;
 	struct mrw_device *d = &comm->device;
 	const struct mrw_args *a = &task->args;
+	if (task->generation != comm->generation)
+		return mrw_fail(MARROW_INVALID_USAGE, "%s: its communicator was destroyed before the group end", mrw_func_name(a->call.func));
 	MRW_TRY(mrw_comm_look(comm, false));
+	for (uint32_t r = 0; r < comm->nranks && comm->nranks > 1; r++)
+		if (__atomic_load_n(&comm->gone[r], __ATOMIC_RELAXED))
+			return mrw_fail(MARROW_REMOTE_ERROR, "%s: %s has left the communicator (finalized or destroyed it); no further operation can "
+					"complete", mrw_func_name(a->call.func), mrw_boot_name(comm->boot, r));
 	if (comm->nranks == 1 && (a->bytes == 0 || a->call.func == MRW_FUNC_BARRIER))
 		return MARROW_SUCCESS;
 	if (task->copy) {

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <time.h>
 
-#define MRW_WATCH_NS 100000000ull
+#define MRW_WATCH_NS 100000000ull /* between two looks at the sockets */
+#define MRW_LEFT_NS 1000000000ull  /* a peer says BYE when its operations are done: ours that it took part in end by then */
 
 static uint64_t now_ns(void)
 {
@@ -38,7 +39,7 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 	char mine[160], theirs[160] = "an unknown call";
 	uint32_t origin = f->cause ? mrw_cause_origin(f->cause) : comm->rank;
 	mrw_call_text(&f->mine, mine, sizeof mine);
-	if (f->theirs.hash)
+	if (f->theirs.hash && mrw_call_hash(&f->theirs) == f->theirs.hash) /* else it was still being written */
 		mrw_call_text(&f->theirs, theirs, sizeof theirs);
 	switch (f->kind) {
 	case MRW_FAULT_MISMATCH:
@@ -65,12 +66,12 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 			 f->mine.seq);
 		return origin == comm->rank ? MARROW_ABORTED : MARROW_REMOTE_ERROR;
 	case MRW_FAULT_PEER_LOST:
-		snprintf(text, bytes, "%s is gone (killed, or it crashed), as rank %u noticed, while rank %u was in %s, operation %u",
+		snprintf(text, bytes, "%s is gone (killed, crashed, or it left early), as rank %u noticed, while rank %u was in %s, operation %u",
 			 name_of(comm, f->peer), origin, comm->rank, mine, f->mine.seq);
 		return MARROW_REMOTE_ERROR;
 	case MRW_FAULT_CONCURRENT:
-		snprintf(text, bytes, "two operations of the communicator ran at once on rank %u (%s): order graph replays and eager calls "
-			 "against each other", origin, mine);
+		snprintf(text, bytes, "two operations of the communicator ran at once on rank %u%s%s: order graph replays and eager calls "
+			 "against each other", origin, origin == comm->rank ? ", one of them " : "", origin == comm->rank ? mine : "");
 		return MARROW_INVALID_USAGE;
 	case MRW_FAULT_PROOF:
 		snprintf(text, bytes, "the memory path from %s to rank %u loses data (expected %016llx, read %016llx): peer access is granted but does "
@@ -120,7 +121,7 @@ static void look_at_sockets(struct marrow_comm *comm)
 			continue;
 		switch (event.notice) {
 		case MRW_NOTICE_BYE:
-			comm->gone[event.rank] = 1;
+			__atomic_store_n(&comm->gone[event.rank], now_ns(), __ATOMIC_RELAXED);
 			break;
 		case MRW_NOTICE_DEAD:
 			snprintf(text, sizeof text, "%s is gone: %s", name_of(comm, event.rank), event.text);
@@ -133,9 +134,8 @@ static void look_at_sockets(struct marrow_comm *comm)
 			fail_once(comm, MARROW_REMOTE_ERROR, text);
 			break;
 		case MRW_NOTICE_FAULT:
-			/* Our own kernels usually say it better: give them a moment by not looking at the record first. */
 			snprintf(text, sizeof text, "%s reported: %s", name_of(comm, event.rank), event.text);
-			look_at_record(comm);
+			look_at_record(comm); /* what our own kernels saw goes first */
 			fail_once(comm, MARROW_REMOTE_ERROR, text);
 			break;
 		case MRW_NOTICE_NONE:
@@ -163,4 +163,14 @@ enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets)
 	if (status != MARROW_SUCCESS)
 		mrw_error_set_text(comm->error);
 	return status;
+}
+
+void mrw_comm_look_waiting(struct marrow_comm *comm)
+{
+	(void)mrw_comm_look(comm, true);
+	for (uint32_t r = 0; r < comm->nranks; r++) {
+		uint64_t since = __atomic_load_n(&comm->gone[r], __ATOMIC_RELAXED);
+		if (since != 0 && now_ns() - since > MRW_LEFT_NS)
+			poison_page(comm, MRW_FAULT_PEER_LOST, r, comm->rank);
+	}
 }

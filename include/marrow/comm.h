@@ -19,7 +19,7 @@ struct marrow_config {
 	size_t size;             /* sizeof(struct marrow_config) of the caller's header */
 	enum marrow_target target;
 	uint32_t max_ctas;       /* hard cap on CUDA blocks (channels) a collective uses; 0: default (MARROW_MAX_CTAS) */
-	uint64_t timeout_ms;     /* deadline of every device wait and of init; 0: default 30 min for waits, 5 min for init (MARROW_TIMEOUT_MS) */
+	uint64_t timeout_ms;     /* deadline of every device wait and of init, at most 2^40; 0: 30 min for waits, 5 min for init (MARROW_TIMEOUT_MS) */
 	const char *host_id;     /* overrides this rank's host identity (MARROW_HOST_ID); emulates several hosts */
 	const char *socket_ifname; /* interface for the bootstrap, prefix match, '=' prefix exact (MARROW_SOCKET_IFNAME) */
 	const char *algo;        /* forces an algorithm where it applies (MARROW_ALGO): oneshot twoshot bulk */
@@ -61,7 +61,7 @@ MARROW_API enum marrow_status marrow_comm_init(struct marrow_comm **comm, uint32
 					       const struct marrow_config *config);
 /* As marrow_comm_init(), with rank, size and root address from the environment: MARROW_RANK MARROW_NRANKS
  * MARROW_ROOT=host:port (rank 0 listens there), else torchrun's RANK WORLD_SIZE MASTER_ADDR MASTER_PORT (port + 1),
- * else Open MPI's OMPI_COMM_WORLD_RANK/SIZE with MARROW_ROOT. The CUDA device is local rank modulo device count. */
+ * else Open MPI's OMPI_COMM_WORLD_RANK/SIZE with MARROW_ROOT. The CUDA device is local rank modulo device count and stays current. */
 MARROW_API enum marrow_status marrow_comm_init_env(struct marrow_comm **comm, const struct marrow_config *config);
 
 MARROW_API enum marrow_status marrow_comm_rank(const struct marrow_comm *comm, uint32_t *rank);
@@ -70,12 +70,16 @@ MARROW_API enum marrow_status marrow_comm_device(const struct marrow_comm *comm,
 MARROW_API enum marrow_status marrow_comm_get_properties(const struct marrow_comm *comm, struct marrow_comm_properties *properties);
 
 /* Waits until this rank's operations are done and says goodbye to the peers. After it only destroy is allowed. Local: does
- * not wait for other ranks beyond the operations in flight. */
+ * not wait for other ranks beyond the operations in flight. Graph replays are not known to the library: they must be over,
+ * and none may follow. A peer that goes on calling gets MARROW_REMOTE_ERROR. */
 MARROW_API enum marrow_status marrow_comm_finalize(struct marrow_comm *comm);
-/* Finalizes if need be and frees. Memory that a peer still maps lives until that peer lets go. NULL is allowed. */
+/* Finalizes if need be and frees. Memory that a peer still maps lives until that peer lets go. After a failure it waits up to 5 s for
+ * operations to leave; if they do not, their memory is kept until the process ends. Not while the thread's group holds calls of
+ * the communicator. NULL is allowed. */
 MARROW_API enum marrow_status marrow_comm_destroy(struct marrow_comm *comm);
-/* Makes every operation of this communicator leave, queued ones included, here and at the peers, and returns without
- * waiting. Any thread. Then only destroy remains. */
+/* Makes every operation of this communicator that waits leave, queued ones included, here and at the peers, and returns without
+ * waiting. Any thread. Then only destroy remains. On the cuda target operations that wait at peers hear of it from this rank's
+ * kernels in flight, or when the peer polls marrow_comm_async_error(). */
 MARROW_API enum marrow_status marrow_comm_abort(struct marrow_comm *comm);
 /* *error: MARROW_SUCCESS, or the first failure of an operation, a peer's or this rank's; sticky. Cheap (no CUDA call) but for
  * a look at the peers' sockets at most every 100 ms. The text is in marrow_last_error(comm). */

@@ -7,7 +7,7 @@
 #include "device/packet.h"
 
 /* This rank's units [first, first + count) to every peer, and to its own output unless they are there already. */
-MRW_DEV void mrw_units_send(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint8_t *out,
+MRW_DEV void mrw_units_spread(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint8_t *out,
 			    uint32_t first, uint32_t count)
 {
 	for (uint32_t i = team->index; i < count; i += team->size) {
@@ -36,7 +36,7 @@ MRW_DEV bool mrw_unit_receive(uint32_t channel, const struct mrw_args *a, uint32
 MRW_DEV bool mrw_gather_units(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq)
 {
 	uint32_t per = a->units, first = channel * per, count = (uint32_t)mrw_units_in(a->bytes, first, per);
-	mrw_units_send(team, channel, a, seq, a->out + a->rank * a->bytes, first, count);
+	mrw_units_spread(team, channel, a, seq, a->out + a->rank * a->bytes, first, count);
 	for (uint32_t j = team->index; j < count * (a->nranks - 1); j += team->size) {
 		uint32_t p = mrw_peer(a, 1 + j / count);
 		if (!mrw_unit_receive(channel, a, seq, p, a->out + p * a->bytes, first, j % count))
@@ -49,7 +49,7 @@ MRW_DEV bool mrw_broadcast_units(const struct mrw_team *team, uint32_t channel, 
 {
 	uint32_t per = a->units, first = channel * per, count = (uint32_t)mrw_units_in(a->bytes, first, per);
 	if (a->rank == a->call.root) {
-		mrw_units_send(team, channel, a, seq, a->out, first, count);
+		mrw_units_spread(team, channel, a, seq, a->out, first, count);
 		return true;
 	}
 	for (uint32_t i = team->index; i < count; i += team->size)

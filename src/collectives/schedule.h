@@ -96,7 +96,7 @@ MRW_PURE uint32_t mrw_exchanges(uint32_t func, uint32_t nranks)
 	return func == MRW_FUNC_ALL_REDUCE || (func == MRW_FUNC_BROADCAST && nranks > 2) ? 2 : 1;
 }
 
-/* Rounds that channel runs: the chunks, and lag rounds for each exchange to drain. 0 chunks: still one round that nobody fills. */
+/* Rounds that channel runs: the chunks, and lag rounds for each exchange to drain. 0 chunks: still the rounds to drain. */
 MRW_PURE uint64_t mrw_rounds(uint64_t chunks, uint32_t exchanges, uint32_t lag)
 {
 	return chunks + (uint64_t)exchanges * lag;

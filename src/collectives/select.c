@@ -146,7 +146,7 @@ struct mrw_plan mrw_select(const struct mrw_select_input *in)
 	switch (plan.algo) {
 	case MRW_ALGO_LOCAL:
 		plan.kernel = MRW_KERNEL_REDUCE_LOCAL;
-		plan.channels = at_most(ceil_div(in->bytes ? in->bytes : 1, 64u << 10), MRW_MAX_CHANNELS);
+		plan.channels = at_most(ceil_div(in->bytes ? in->bytes : 1, 64u << 10), in->channel_cap);
 		plan.threads = MRW_BLOCK_THREADS;
 		break;
 	case MRW_ALGO_BULK:

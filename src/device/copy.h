@@ -39,7 +39,7 @@ MRW_DEV void mrw_store_part(uint8_t *p, struct mrw_vec v, uint32_t bytes)
 
 #define MRW_COPY_BATCH 4u /* vectors a thread keeps in flight */
 
-/* Vectors at byte at and every step on, batch of them in flight at once. */
+/* Vectors at the start and every step on, batch of them in flight at once. */
 MRW_DEV void mrw_copy_batch(const uint32_t batch, uint8_t *dst, const uint8_t *src, uint32_t step, uint32_t from, uint32_t to)
 {
 	struct mrw_vec v[MRW_COPY_BATCH];

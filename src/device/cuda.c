@@ -189,7 +189,7 @@ static int32_t cuda_current(void)
 	return ordinal;
 }
 
-static enum marrow_status cuda_open(struct mrw_device *d, int32_t ordinal, int32_t local_rank)
+static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int32_t local_rank)
 {
 	struct cudaDeviceProp properties;
 	cudaEvent_t event;
@@ -217,6 +217,16 @@ static enum marrow_status cuda_open(struct mrw_device *d, int32_t ordinal, int32
 	TRY_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	d->setup_stream = stream;
 	return MARROW_SUCCESS;
+}
+
+/* The caller's device stays current, unless local_rank chose one: then it is the caller's device from now on. */
+static enum marrow_status cuda_open(struct mrw_device *d, int32_t ordinal, int32_t local_rank)
+{
+	int32_t previous = cuda_current();
+	enum marrow_status status = open_device(d, ordinal, local_rank);
+	if (ordinal >= 0 && previous >= 0)
+		leave(previous);
+	return status;
 }
 
 static void cuda_close(struct mrw_device *d)
@@ -451,19 +461,20 @@ static enum marrow_status order_before(struct mrw_device *d, void *stream, uint6
 		return MARROW_SUCCESS;
 	}
 	if (d->launched && d->last_stream != stream) {
+		uint64_t other = 0;
+		MRW_TRY(capture_look(d->last_stream, &other, NULL));
+		if (other != 0)
+			return mrw_fail(MARROW_INVALID_USAGE, "the stream this communicator was last used on is being captured; end the capture before "
+					"using another stream");
 		TRY_CUDA(cudaEventRecord((cudaEvent_t)d->event, (cudaStream_t)d->last_stream));
 		TRY_CUDA(cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)d->event, 0));
 	}
 	return MARROW_SUCCESS;
 }
 
-static enum marrow_status launch(struct mrw_device *d, const void *function, const struct mrw_args *args, uint32_t threads, void *stream)
+/* The next operation comes after this one. */
+static enum marrow_status remember(struct mrw_device *d, void *stream, uint64_t capture)
 {
-	dim3 grid = {args->call.channels, 1, 1}, block = {threads, 1, 1};
-	void *parameters[] = {(void *)(uintptr_t)args};
-	uint64_t capture = 0;
-	MRW_TRY(order_before(d, stream, &capture));
-	TRY_CUDA(cudaLaunchKernel(function, grid, block, parameters, 0, (cudaStream_t)stream));
 	if (capture != 0) {
 		cudaGraphNode_t node = NULL;
 		MRW_TRY(capture_look(stream, &capture, &node));
@@ -475,6 +486,16 @@ static enum marrow_status launch(struct mrw_device *d, const void *function, con
 		d->last_stream = stream;
 	}
 	return MARROW_SUCCESS;
+}
+
+static enum marrow_status launch(struct mrw_device *d, const void *function, const struct mrw_args *args, uint32_t threads, void *stream)
+{
+	dim3 grid = {args->call.channels, 1, 1}, block = {threads, 1, 1};
+	void *parameters[] = {(void *)(uintptr_t)args};
+	uint64_t capture = 0;
+	MRW_TRY(order_before(d, stream, &capture));
+	TRY_CUDA(cudaLaunchKernel(function, grid, block, parameters, 0, (cudaStream_t)stream));
+	return remember(d, stream, capture);
 }
 
 static enum marrow_status cuda_launch(struct mrw_device *d, enum mrw_kernel kernel, enum marrow_type type, const struct mrw_args *args,
@@ -533,12 +554,20 @@ static enum marrow_status cuda_finish(struct mrw_device *d, bool (*poll)(void *a
 	return status;
 }
 
+static enum marrow_status copy(struct mrw_device *d, void *dst, const void *src, uint64_t bytes, void *stream)
+{
+	uint64_t capture = 0;
+	MRW_TRY(order_before(d, stream, &capture));
+	TRY_CUDA(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, (cudaStream_t)stream));
+	return remember(d, stream, capture);
+}
+
 static enum marrow_status cuda_copy(struct mrw_device *d, void *dst, const void *src, uint64_t bytes, void *stream)
 {
 	int previous = enter(d);
-	cudaError_t error = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, (cudaStream_t)stream);
+	enum marrow_status status = copy(d, dst, src, bytes, stream);
 	leave(previous);
-	return error == cudaSuccess ? MARROW_SUCCESS : fail_cuda(error, "cudaMemcpyAsync");
+	return status;
 }
 
 static enum marrow_status cuda_poke(struct mrw_device *d, void *dst, const void *src, uint64_t bytes)

@@ -57,6 +57,7 @@ MRW_DEV void mrw_read_call(const struct mrw_args *a, uint32_t seq, uint32_t peer
 MRW_DEV void mrw_write_record(const struct mrw_args *a, struct mrw_record *r, uint32_t kind, struct mrw_where w, uint64_t cause,
 			      uint64_t waited_ns)
 {
+	mrw_store_relaxed(&r->state, 0); /* an earlier note is being overwritten */
 	r->kind = kind;
 	r->wait_for = w.wait_for;
 	r->channel = w.channel;
@@ -69,6 +70,13 @@ MRW_DEV void mrw_write_record(const struct mrw_args *a, struct mrw_record *r, ui
 	r->mine.seq = w.seq;
 	mrw_read_call(a, w.seq, w.peer, &r->theirs);
 	mrw_publish(&r->state, 1); /* partner: the host's acquire load of state */
+}
+
+/* Everybody must leave. */
+MRW_DEV void mrw_poison_all(const struct mrw_args *a, uint64_t cause)
+{
+	for (uint32_t p = 0; p < a->nranks; p++)
+		mrw_store_relaxed(&mrw_control(a, p)->poison, cause);
 }
 
 /* Faults this rank: culprit is w.peer. cause 0: this rank is the origin and tells the peers. */

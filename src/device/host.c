@@ -16,8 +16,12 @@
 struct shared {
 	uint8_t *base;
 	uint64_t mapped;
-	uint64_t users;
+	uint32_t users;
+	struct shared *next;
 };
+/* All of this process: a peer's may be gone by the time this rank maps it (its rank died in its init). */
+static pthread_mutex_t arenas_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct shared *arenas;
 
 static bool host_present(void)
 {
@@ -115,7 +119,38 @@ static enum marrow_status arena_wrap(struct mrw_arena *arena, uint8_t *base, uin
 	arena->base = base;
 	arena->mapped = bytes;
 	arena->handle = (uint64_t)(uintptr_t)s;
+	pthread_mutex_lock(&arenas_lock);
+	s->next = arenas;
+	arenas = s;
+	pthread_mutex_unlock(&arenas_lock);
 	return MARROW_SUCCESS;
+}
+
+/* One more user of a peer's arena in this process; false if it is gone. */
+static bool arena_take(const struct mrw_arena *theirs)
+{
+	pthread_mutex_lock(&arenas_lock);
+	struct shared *s = arenas;
+	while (s && (s != shared_of(theirs) || s->base != theirs->base))
+		s = s->next;
+	if (s)
+		s->users++;
+	pthread_mutex_unlock(&arenas_lock);
+	return s != NULL;
+}
+
+/* One user less; the last one gets it to unmap. */
+static bool arena_drop(struct shared *s)
+{
+	pthread_mutex_lock(&arenas_lock);
+	bool last = --s->users == 0;
+	struct shared **at = &arenas;
+	while (last && *at != s)
+		at = &(*at)->next;
+	if (last)
+		*at = s->next;
+	pthread_mutex_unlock(&arenas_lock);
+	return last;
 }
 
 static enum marrow_status host_arena_new(struct mrw_device *d, uint64_t bytes, struct mrw_arena *arena)
@@ -138,8 +173,10 @@ static enum marrow_status host_arena_map(struct mrw_device *d, const struct mrw_
 	*mine = *theirs;
 	mine->fd = -1;
 	if (same_process) {
-		__atomic_fetch_add(&shared_of(theirs)->users, 1, __ATOMIC_RELAXED);
-		return MARROW_SUCCESS;
+		if (arena_take(theirs))
+			return MARROW_SUCCESS;
+		mine->base = NULL;
+		return mrw_fail(MARROW_REMOTE_ERROR, "a rank of this process gave its arena up during init: see its message");
 	}
 	void *p = mmap(NULL, page_round(theirs->bytes), PROT_READ | PROT_WRITE, MAP_SHARED, theirs->fd, 0);
 	mine->base = NULL;
@@ -163,7 +200,7 @@ static void host_arena_free(struct mrw_device *d, struct mrw_arena *arena)
 	host_arena_seal(d, arena);
 	struct shared *s = shared_of(arena);
 	arena->base = NULL;
-	if (__atomic_sub_fetch(&s->users, 1, __ATOMIC_ACQ_REL) == 0) {
+	if (arena_drop(s)) {
 		munmap(s->base, s->mapped);
 		free(s);
 	}

@@ -60,10 +60,8 @@ MRW_DEV void mrw_pause(uint32_t spins, uint32_t spin_limit)
 {
 	if (spins >= spin_limit)
 		sched_yield();
-#if defined(__x86_64__)
 	else
-		__builtin_ia32_pause();
-#endif
+		MRW_CPU_RELAX();
 }
 
 MRW_DEV void mrw_sleep_ns(uint32_t ns)

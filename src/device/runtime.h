@@ -1,7 +1,7 @@
 /* runtime.h - what a target must offer: memory that peers can map, launches, streams. Two implementations: host.c and cuda.c.
  *
- * All calls may be made from any thread; those on one device object by one thread at a time. CUDA: the device current at
- * open is remembered, and every call sets it and restores the caller's. */
+ * All calls may be made from any thread; those on one device object by one thread at a time. CUDA: the device of open is
+ * remembered, and every call sets it and restores the caller's (open with a local rank excepted). */
 #ifndef MRW_RUNTIME_H
 #define MRW_RUNTIME_H
 

@@ -34,4 +34,10 @@
 #define MRW_STATIC_ASSERT(condition, message) _Static_assert(condition, message)
 #endif
 
+#if defined(__x86_64__) && !MRW_ON_CUDA
+#define MRW_CPU_RELAX() __builtin_ia32_pause()
+#else
+#define MRW_CPU_RELAX() ((void)0)
+#endif
+
 #endif

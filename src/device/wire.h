@@ -70,7 +70,7 @@ struct mrw_control {
 	uint64_t pad0[13];
 	struct mrw_channel_state channel[MRW_MAX_CHANNELS];
 	/* Calls of the last two operations, by parity. Writer: owner's channel 0. Readers: peers that found a mismatch; they reread until
-	 * seq and hash agree with the opening line, so no order is needed. */
+	 * seq and hash agree with the opening line; whoever prints one hashes it again, for its words may come in any order. */
 	struct mrw_call call[2];
 	/* [parity][writer] relaxed; partner: mrw_opening_seen(). */
 	struct mrw_opening opening[2][MRW_MAX_RANKS];

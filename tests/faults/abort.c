@@ -331,11 +331,12 @@ int main(int argc, char **argv)
 			struct world w = {.target = target, .nranks = ranks, .ncomms = 1};
 			if (tests[i].cuda_only && target != MARROW_TARGET_CUDA)
 				continue;
+			uint64_t start = now_ms();
 			memset(&shared, 0, sizeof shared);
 			watchdog(30, tests[i].name);
 			int wrong = world_run(&w, tests[i].body);
 			watchdog(0, "");
-			printf("%s, %u ranks: %s\n", tests[i].name, ranks, wrong ? "FAILED" : "ok");
+			printf("%s, %u ranks, %.1f s: %s\n", tests[i].name, ranks, (double)(now_ms() - start) / 1e3, wrong ? "FAILED" : "ok");
 			failed += wrong;
 		}
 	}

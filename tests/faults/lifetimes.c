@@ -1,0 +1,176 @@
+/* lifetimes.c - communicators that end, fail or leave at awkward moments (host target): in a group that still holds their calls,
+ * before their socket was used, while peers go on; and caps and deadlines at their limits. */
+#include "support/world.h"
+
+#include "comm.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static int failures;
+
+#define CHECK(condition) \
+	do { \
+		if (!(condition)) { \
+			fprintf(stderr, "%s:%d: not so: %s (%s)\n", __FILE__, __LINE__, #condition, marrow_last_error(NULL)); \
+			failures++; \
+		} \
+	} while (0)
+
+static const struct marrow_config host = {.size = sizeof(struct marrow_config), .target = MARROW_TARGET_HOST, .timeout_ms = 20000};
+
+static int open_files(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+	while (d && readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static struct marrow_comm *alone(void)
+{
+	struct marrow_comm *comm = NULL;
+	CHECK(marrow_comm_init(&comm, 1, NULL, 0, &host) == MARROW_SUCCESS);
+	return comm;
+}
+
+/* A queued call keeps its communicator alive. */
+static void destroy_in_group(void)
+{
+	struct marrow_comm *a = alone();
+	int in = 7, out = 0;
+	CHECK(marrow_group_start() == MARROW_SUCCESS);
+	CHECK(marrow_all_reduce(&in, &out, 1, MARROW_INT32, MARROW_SUM, a, NULL) == MARROW_SUCCESS);
+	CHECK(marrow_comm_destroy(a) == MARROW_INVALID_USAGE);
+	CHECK(marrow_comm_finalize(a) == MARROW_INVALID_USAGE);
+	CHECK(marrow_group_end() == MARROW_SUCCESS);
+	CHECK(out == 7);
+	CHECK(marrow_comm_destroy(a) == MARROW_SUCCESS);
+}
+
+/* The last destroyed handle is not the next one handed out while others are free. */
+static void stale_handle(void)
+{
+	struct marrow_comm *a = alone(), *b = alone();
+	uint32_t rank;
+	CHECK(marrow_comm_destroy(a) == MARROW_SUCCESS);
+	CHECK(marrow_comm_destroy(b) == MARROW_SUCCESS);
+	struct marrow_comm *c = alone();
+	CHECK(c != b);
+	CHECK(marrow_comm_rank(b, &rank) == MARROW_INVALID_ARGUMENT);
+	CHECK(marrow_comm_destroy(c) == MARROW_SUCCESS);
+}
+
+/* A failed init leaves nothing, and a corrected one succeeds. */
+static void failed_env_init(void)
+{
+	struct marrow_comm *comm = NULL;
+	struct marrow_config bad = host;
+	char root[32];
+	int before = open_files();
+	snprintf(root, sizeof root, "127.0.0.1:%d", 20000 + (int)getpid() % 10000);
+	bad.algo = "no such algorithm";
+	setenv("MARROW_RANK", "0", 1);
+	setenv("MARROW_NRANKS", "2", 1);
+	setenv("MARROW_ROOT", root, 1);
+	CHECK(marrow_comm_init_env(&comm, &bad) != MARROW_SUCCESS);
+	CHECK(comm == NULL && open_files() == before);
+	CHECK(marrow_group_start() == MARROW_SUCCESS);
+	CHECK(marrow_comm_init_env(&comm, &bad) != MARROW_SUCCESS);
+	CHECK(marrow_group_end() != MARROW_SUCCESS);
+	CHECK(open_files() == before);
+	unsetenv("MARROW_RANK");
+	unsetenv("MARROW_NRANKS");
+	unsetenv("MARROW_ROOT");
+}
+
+static void absurd_deadline(void)
+{
+	struct marrow_comm *comm = NULL;
+	struct marrow_config config = host;
+	config.timeout_ms = UINT64_MAX;
+	CHECK(marrow_comm_init(&comm, 1, NULL, 0, &config) == MARROW_INVALID_ARGUMENT);
+	config.timeout_ms = 18446744073710u;
+	CHECK(marrow_comm_init(&comm, 1, NULL, 0, &config) == MARROW_INVALID_ARGUMENT);
+}
+
+/* Rank 1 leaves one operation early; rank 0 is told within a few seconds, while it waits and when it calls again. */
+static void leaves_early(struct world_rank *self)
+{
+	float in = 1, out = 0;
+	struct marrow_comm *comm = self->comms[0];
+	if (marrow_all_reduce(&in, &out, 1, MARROW_FLOAT32, MARROW_SUM, comm, NULL) != MARROW_SUCCESS)
+		world_fail(self, "%s", marrow_last_error(comm));
+	if (self->rank == 1)
+		return;
+	if (marrow_all_reduce(&in, &out, 1, MARROW_FLOAT32, MARROW_SUM, comm, NULL) != MARROW_REMOTE_ERROR)
+		world_fail(self, "a wait for a rank that left: %s", marrow_last_error(comm));
+	if (marrow_all_reduce(&in, &out, 1, MARROW_FLOAT32, MARROW_SUM, comm, NULL) != MARROW_REMOTE_ERROR)
+		world_fail(self, "a call after a rank left: %s", marrow_last_error(comm));
+}
+
+/* Rank 0 aborts while it has nothing in flight; rank 1's blocked call leaves. */
+static void aborts_idle(struct world_rank *self)
+{
+	float in = 1, out = 0;
+	struct marrow_comm *comm = self->comms[0];
+	if (self->rank == 0) {
+		usleep(100000);
+		if (marrow_comm_abort(comm) != MARROW_SUCCESS)
+			world_fail(self, "%s", marrow_last_error(comm));
+		return;
+	}
+	enum marrow_status status = marrow_all_reduce(&in, &out, 1, MARROW_FLOAT32, MARROW_SUM, comm, NULL);
+	if (status != MARROW_REMOTE_ERROR)
+		world_fail(self, "status %d of a call whose peer aborted: %s", (int)status, marrow_last_error(comm));
+}
+
+/* The cap of the most modest rank holds for all. */
+static void *capped_rank(void *p)
+{
+	static struct marrow_unique_id id;
+	static uint32_t ready;
+	uint32_t rank = (uint32_t)(uintptr_t)p;
+	struct marrow_config config = host;
+	struct marrow_comm *comm;
+	struct marrow_comm_properties properties = {.size = sizeof properties};
+	config.max_ctas = rank == 0 ? 1 : 8;
+	if (rank == 0) {
+		CHECK(marrow_get_unique_id(&id) == MARROW_SUCCESS);
+		__atomic_store_n(&ready, 1, __ATOMIC_RELEASE);
+	}
+	while (!__atomic_load_n(&ready, __ATOMIC_ACQUIRE))
+		usleep(1000);
+	CHECK(marrow_comm_init(&comm, 2, &id, rank, &config) == MARROW_SUCCESS);
+	CHECK(marrow_comm_get_properties(comm, &properties) == MARROW_SUCCESS);
+	CHECK(properties.channel_cap == 1);
+	CHECK(marrow_comm_destroy(comm) == MARROW_SUCCESS);
+	return NULL;
+}
+
+static void modest_cap(void)
+{
+	pthread_t other;
+	if (pthread_create(&other, NULL, capped_rank, (void *)1) != 0)
+		abort();
+	capped_rank(NULL);
+	pthread_join(other, NULL);
+}
+
+int main(void)
+{
+	struct world w = {.target = MARROW_TARGET_HOST, .nranks = 2, .ncomms = 1, .timeout_ms = 20000};
+	destroy_in_group();
+	stale_handle();
+	failed_env_init();
+	absurd_deadline();
+	modest_cap();
+	failures += world_run(&w, leaves_early);
+	failures += world_run(&w, aborts_idle);
+	printf("lifetimes: %s\n", failures ? "FAILED" : "ok");
+	return failures ? 1 : 0;
+}
