@@ -44,7 +44,8 @@ enum marrow_status mrw_boot_allgather(struct mrw_boot *boot, const void *mine, v
 enum marrow_status mrw_boot_barrier(struct mrw_boot *boot);
 
 /* Passes one file descriptor to each rank in peers[] (all on this machine, other processes) and receives one from each, over
- * abstract Unix sockets with random names that the root's table holds; sender's user and the key are checked. received[i] belongs to the caller. peers[] must be symmetric. */
+ * abstract Unix sockets with random names that the root's table holds; sender's user and the key are checked. received[i]
+ * belongs to the caller. peers[] must be symmetric. */
 enum marrow_status mrw_boot_swap_fds(struct mrw_boot *boot, const uint32_t *peers, uint32_t npeers, int fd, int *received);
 
 /* What a rank says to all others; travels by gossip over the log n sockets: each rank that reads a new notice passes it on. */

@@ -92,6 +92,9 @@ void mrw_comm_dismantle(struct marrow_comm *comm);
 /* Claims the communicator for this thread in a public call; the error says why not. */
 enum marrow_status mrw_comm_enter(struct marrow_comm *comm, const char *call);
 enum marrow_status mrw_comm_leave(struct marrow_comm *comm, enum marrow_status status);
+/* What both init functions end in; local_rank >= 0 chooses the CUDA device. Arguments have been checked, id but for one rank. */
+enum marrow_status mrw_comm_create(struct marrow_comm **out, uint32_t nranks, const struct marrow_unique_id *id, uint32_t rank,
+				   int32_t local_rank, const struct marrow_config *config);
 /* Reads the fault record and the sockets; fills async_status and error. */
 enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets);
 /* The same from within a wait of the host target. A peer that left a second ago will not come any more: the wait is told so. */

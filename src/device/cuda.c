@@ -1,103 +1,9 @@
-/* cuda.c - the CUDA target: arenas are VMM allocations passed as file descriptors, kernels are launched on the user's streams. */
-#include "runtime.h"
+/* cuda.c - the CUDA target: devices, and kernels on the user's streams in call order. */
+#include "cuda_support.h"
 
-#include "base/error.h"
 #include "mrw_build.h"
 
-#include <cuda.h>
-#include <cuda_runtime_api.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* Driver functions, found through the runtime: nothing links libcuda. */
-static struct {
-	CUresult (*MemCreate)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
-	CUresult (*MemRelease)(CUmemGenericAllocationHandle);
-	CUresult (*MemExportToShareableHandle)(void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long);
-	CUresult (*MemImportFromShareableHandle)(CUmemGenericAllocationHandle *, void *, CUmemAllocationHandleType);
-	CUresult (*MemGetAllocationGranularity)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags);
-	CUresult (*MemAddressReserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
-	CUresult (*MemAddressFree)(CUdeviceptr, size_t);
-	CUresult (*MemMap)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
-	CUresult (*MemUnmap)(CUdeviceptr, size_t);
-	CUresult (*MemSetAccess)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
-	CUresult (*GetErrorString)(CUresult, const char **);
-	bool found;
-} driver;
-static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
-
-static bool driver_find(const char *symbol, void **function)
-{
-	enum cudaDriverEntryPointQueryResult result;
-#if CUDART_VERSION >= 12050
-	cudaError_t error = cudaGetDriverEntryPointByVersion(symbol, function, 12000, cudaEnableDefault, &result);
-#else
-	cudaError_t error = cudaGetDriverEntryPoint(symbol, function, cudaEnableDefault, &result);
-#endif
-	return error == cudaSuccess && result == cudaDriverEntryPointSuccess;
-}
-
-static void driver_load(void)
-{
-	driver.found = driver_find("cuMemCreate", (void **)&driver.MemCreate) &&
-		driver_find("cuMemRelease", (void **)&driver.MemRelease) &&
-		driver_find("cuMemExportToShareableHandle", (void **)&driver.MemExportToShareableHandle) &&
-		driver_find("cuMemImportFromShareableHandle", (void **)&driver.MemImportFromShareableHandle) &&
-		driver_find("cuMemGetAllocationGranularity", (void **)&driver.MemGetAllocationGranularity) &&
-		driver_find("cuMemAddressReserve", (void **)&driver.MemAddressReserve) &&
-		driver_find("cuMemAddressFree", (void **)&driver.MemAddressFree) &&
-		driver_find("cuMemMap", (void **)&driver.MemMap) &&
-		driver_find("cuMemUnmap", (void **)&driver.MemUnmap) &&
-		driver_find("cuMemSetAccess", (void **)&driver.MemSetAccess) &&
-		driver_find("cuGetErrorString", (void **)&driver.GetErrorString);
-}
-
-static enum marrow_status fail_cuda(cudaError_t error, const char *call)
-{
-	(void)cudaGetLastError(); /* not the user's error */
-	return mrw_fail(error == cudaErrorMemoryAllocation ? MARROW_OUT_OF_MEMORY : MARROW_CUDA_ERROR, "%s: %s", call, cudaGetErrorString(error));
-}
-
-static enum marrow_status fail_driver(CUresult error, const char *call)
-{
-	const char *text = "unknown error";
-	if (driver.GetErrorString)
-		(void)driver.GetErrorString(error, &text);
-	return mrw_fail(error == CUDA_ERROR_OUT_OF_MEMORY ? MARROW_OUT_OF_MEMORY : MARROW_CUDA_ERROR, "%s: %s", call, text);
-}
-
-#define TRY_CUDA(call) \
-	do { \
-		cudaError_t cuda_error_ = (call); \
-		if (cuda_error_ != cudaSuccess) \
-			return fail_cuda(cuda_error_, #call); \
-	} while (0)
-#define TRY_DRIVER(call) \
-	do { \
-		CUresult driver_error_ = driver.call; \
-		if (driver_error_ != CUDA_SUCCESS) \
-			return fail_driver(driver_error_, "cu" #call); \
-	} while (0)
-
-/* Makes the communicator's device current; leave() gives the caller's back. */
-static int enter(const struct mrw_device *d)
-{
-	int previous = -1;
-	if (cudaGetDevice(&previous) != cudaSuccess)
-		return -1;
-	if (previous == d->info.ordinal)
-		return -1;
-	(void)cudaSetDevice(d->info.ordinal);
-	return previous;
-}
-
-static void leave(int previous)
-{
-	if (previous >= 0)
-		(void)cudaSetDevice(previous);
-}
+#include <time.h>
 
 static bool cuda_present(void)
 {
@@ -208,8 +114,7 @@ static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int
 	TRY_CUDA(cudaGetDeviceProperties(&properties, ordinal));
 	memcpy(d->info.uuid, properties.uuid.bytes, sizeof d->info.uuid);
 	TRY_CUDA(cudaFree(NULL)); /* the primary context */
-	pthread_once(&driver_once, driver_load);
-	if (!driver.found)
+	if (!mrw_cuda_driver())
 		return mrw_fail(MARROW_UNSUPPORTED, "the CUDA driver lacks virtual memory management; a driver of CUDA 12 or later is needed");
 	MRW_TRY(kernels_load(d, properties.multiProcessorCount));
 	TRY_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
@@ -225,200 +130,19 @@ static enum marrow_status cuda_open(struct mrw_device *d, int32_t ordinal, int32
 	int32_t previous = cuda_current();
 	enum marrow_status status = open_device(d, ordinal, local_rank);
 	if (ordinal >= 0 && previous >= 0)
-		leave(previous);
+		mrw_cuda_leave(previous);
 	return status;
 }
 
 static void cuda_close(struct mrw_device *d)
 {
-	int previous = enter(d);
+	int previous = mrw_cuda_enter(d);
 	if (d->event)
 		(void)cudaEventDestroy((cudaEvent_t)d->event);
 	if (d->setup_stream)
 		(void)cudaStreamDestroy((cudaStream_t)d->setup_stream);
 	d->event = d->setup_stream = NULL;
-	leave(previous);
-}
-
-static enum marrow_status cuda_page_new(struct mrw_device *d, struct mrw_page **page, struct mrw_page **device, int *fd)
-{
-	size_t bytes = 4096;
-	int previous = enter(d);
-	enum marrow_status status = MARROW_SUCCESS;
-	cudaError_t error;
-	*page = NULL;
-	*fd = memfd_create("marrow-page", MFD_CLOEXEC);
-	if (*fd < 0 || fchmod(*fd, 0600) != 0 || ftruncate(*fd, (off_t)bytes) != 0) {
-		status = mrw_fail_errno(MARROW_SYSTEM_ERROR, "cannot create the status page (memfd_create); raise the file limit with ulimit -n");
-		goto fail;
-	}
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
-	if (p == MAP_FAILED) {
-		status = mrw_fail_errno(MARROW_OUT_OF_MEMORY, "cannot map the status page");
-		goto fail;
-	}
-	*page = p;
-	memset(p, 0, bytes);
-	error = cudaHostRegister(p, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
-	if (error == cudaSuccess)
-		error = cudaHostGetDevicePointer((void **)device, p, 0);
-	if (error != cudaSuccess) {
-		status = fail_cuda(error, "cudaHostRegister(status page)");
-		goto fail;
-	}
-	leave(previous);
-	return MARROW_SUCCESS;
-fail:
-	if (*page)
-		munmap(*page, bytes);
-	if (*fd >= 0)
-		close(*fd);
-	*page = NULL;
-	*fd = -1;
-	leave(previous);
-	return status;
-}
-
-static void cuda_page_free(struct mrw_device *d, struct mrw_page *page, int fd)
-{
-	int previous = enter(d);
-	if (page) {
-		(void)cudaHostUnregister(page);
-		munmap(page, 4096);
-	}
-	if (fd >= 0)
-		close(fd);
-	leave(previous);
-}
-
-static CUmemAllocationProp allocation(const struct mrw_device *d)
-{
-	CUmemAllocationProp p;
-	memset(&p, 0, sizeof p);
-	p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-	p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-	p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-	p.location.id = d->info.ordinal;
-	return p;
-}
-
-/* Reserves addresses for handle, maps it and opens it to the device. */
-static enum marrow_status map_handle(const struct mrw_device *d, CUmemGenericAllocationHandle handle, struct mrw_arena *arena)
-{
-	CUdeviceptr at = 0;
-	CUmemAccessDesc access;
-	memset(&access, 0, sizeof access);
-	access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-	access.location.id = d->info.ordinal;
-	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	TRY_DRIVER(MemAddressReserve(&at, arena->mapped, 0, 0, 0));
-	CUresult error = driver.MemMap(at, arena->mapped, 0, handle, 0);
-	if (error != CUDA_SUCCESS) {
-		(void)driver.MemAddressFree(at, arena->mapped);
-		return fail_driver(error, "cuMemMap");
-	}
-	error = driver.MemSetAccess(at, arena->mapped, &access, 1);
-	if (error != CUDA_SUCCESS) {
-		(void)driver.MemUnmap(at, arena->mapped);
-		(void)driver.MemAddressFree(at, arena->mapped);
-		return fail_driver(error, "cuMemSetAccess (do the two devices have peer access? see nvidia-smi topo -p2p rw)");
-	}
-	arena->base = (uint8_t *)(uintptr_t)at;
-	return MARROW_SUCCESS;
-}
-
-static enum marrow_status arena_make(struct mrw_device *d, struct mrw_arena *arena)
-{
-	CUmemAllocationProp p = allocation(d);
-	CUmemGenericAllocationHandle handle;
-	size_t grain;
-	TRY_DRIVER(MemGetAllocationGranularity(&grain, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-	arena->mapped = (arena->bytes + grain - 1) / grain * grain;
-	TRY_DRIVER(MemCreate(&handle, arena->mapped, &p, 0));
-	arena->handle = handle;
-	TRY_DRIVER(MemExportToShareableHandle(&arena->fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-	MRW_TRY(map_handle(d, handle, arena));
-	TRY_CUDA(cudaMemsetAsync(arena->base, 0, arena->mapped, (cudaStream_t)d->setup_stream));
-	TRY_CUDA(cudaStreamSynchronize((cudaStream_t)d->setup_stream));
-	return MARROW_SUCCESS;
-}
-
-static void cuda_arena_seal(struct mrw_device *d, struct mrw_arena *arena)
-{
-	(void)d;
-	if (arena->mapped && arena->fd >= 0)
-		close(arena->fd);
-	arena->fd = -1;
-	if (arena->handle)
-		(void)driver.MemRelease(arena->handle); /* the mapping keeps the memory */
-	arena->handle = 0;
-}
-
-static void cuda_arena_free(struct mrw_device *d, struct mrw_arena *arena)
-{
-	int previous = enter(d);
-	if (arena->base) {
-		(void)driver.MemUnmap((CUdeviceptr)(uintptr_t)arena->base, arena->mapped);
-		(void)driver.MemAddressFree((CUdeviceptr)(uintptr_t)arena->base, arena->mapped);
-		arena->base = NULL;
-	}
-	cuda_arena_seal(d, arena);
-	leave(previous);
-}
-
-static enum marrow_status cuda_arena_new(struct mrw_device *d, uint64_t bytes, struct mrw_arena *arena)
-{
-	int previous = enter(d);
-	memset(arena, 0, sizeof *arena);
-	arena->fd = -1;
-	arena->bytes = bytes;
-	enum marrow_status status = arena_make(d, arena);
-	if (status != MARROW_SUCCESS)
-		cuda_arena_free(d, arena);
-	leave(previous);
-	return status;
-}
-
-static enum marrow_status arena_import(struct mrw_device *d, int fd, struct mrw_arena *mine)
-{
-	CUmemGenericAllocationHandle handle;
-	TRY_DRIVER(MemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-	enum marrow_status status = map_handle(d, handle, mine);
-	(void)driver.MemRelease(handle);
-	return status;
-}
-
-static enum marrow_status cuda_arena_map(struct mrw_device *d, const struct mrw_arena *theirs, bool same_process, struct mrw_arena *mine)
-{
-	int previous = enter(d);
-	enum marrow_status status;
-	*mine = *theirs;
-	mine->base = NULL;
-	mine->handle = 0;
-	mine->fd = -1;
-	status = same_process ? map_handle(d, theirs->handle, mine) : arena_import(d, theirs->fd, mine);
-	if (status != MARROW_SUCCESS)
-		mine->mapped = 0;
-	leave(previous);
-	return status;
-}
-
-static const char *cuda_buffer_fault(struct mrw_device *d, const void *buffer)
-{
-	uint64_t *slot = &d->checked[((uintptr_t)buffer >> 9 ^ (uintptr_t)buffer >> 21) % (sizeof d->checked / sizeof d->checked[0])];
-	struct cudaPointerAttributes attributes;
-	if (*slot == (uint64_t)(uintptr_t)buffer)
-		return NULL;
-	if (cudaPointerGetAttributes(&attributes, buffer) != cudaSuccess) {
-		(void)cudaGetLastError();
-		return "is not known to CUDA";
-	}
-	if (attributes.type == cudaMemoryTypeUnregistered)
-		return "is ordinary host memory: allocate it with cudaMalloc or cudaHostAlloc";
-	if (attributes.type == cudaMemoryTypeDevice && attributes.device != d->info.ordinal)
-		return "is on another device than the communicator's";
-	*slot = (uint64_t)(uintptr_t)buffer;
-	return NULL;
+	mrw_cuda_leave(previous);
 }
 
 /* Where a stream stands in a capture. */
@@ -504,9 +228,9 @@ static enum marrow_status cuda_launch(struct mrw_device *d, enum mrw_kernel kern
 	const void *function = kernel_of(kernel, type);
 	if (!function)
 		return mrw_fail(MARROW_UNSUPPORTED, "this build has no CUDA kernels for type %d; rebuild with -Ddtypes including it", (int)type);
-	int previous = enter(d);
+	int previous = mrw_cuda_enter(d);
 	enum marrow_status status = launch(d, function, args, threads, stream);
-	leave(previous);
+	mrw_cuda_leave(previous);
 	return status;
 }
 
@@ -522,9 +246,9 @@ static enum marrow_status join(struct mrw_device *d, void *first, void *const *o
 
 static enum marrow_status cuda_join(struct mrw_device *d, void *first, void *const *others, uint32_t count, bool fan_out)
 {
-	int previous = enter(d);
+	int previous = mrw_cuda_enter(d);
 	enum marrow_status status = join(d, first, others, count, fan_out);
-	leave(previous);
+	mrw_cuda_leave(previous);
 	return status;
 }
 
@@ -537,7 +261,7 @@ static enum marrow_status finish(struct mrw_device *d, bool (*poll)(void *arg), 
 		if (error == cudaSuccess)
 			return MARROW_SUCCESS;
 		if (error != cudaErrorNotReady)
-			return fail_cuda(error, "waiting for the communicator's last operation");
+			return mrw_fail_cuda(error, "waiting for the communicator's last operation");
 		if (naps % 20 == 19 && !poll(arg))
 			return MARROW_TIMEOUT;
 		nanosleep(&nap, NULL);
@@ -548,9 +272,9 @@ static enum marrow_status cuda_finish(struct mrw_device *d, bool (*poll)(void *a
 {
 	if (!d->launched)
 		return MARROW_SUCCESS;
-	int previous = enter(d);
+	int previous = mrw_cuda_enter(d);
 	enum marrow_status status = finish(d, poll, arg);
-	leave(previous);
+	mrw_cuda_leave(previous);
 	return status;
 }
 
@@ -564,20 +288,10 @@ static enum marrow_status copy(struct mrw_device *d, void *dst, const void *src,
 
 static enum marrow_status cuda_copy(struct mrw_device *d, void *dst, const void *src, uint64_t bytes, void *stream)
 {
-	int previous = enter(d);
+	int previous = mrw_cuda_enter(d);
 	enum marrow_status status = copy(d, dst, src, bytes, stream);
-	leave(previous);
+	mrw_cuda_leave(previous);
 	return status;
-}
-
-static enum marrow_status cuda_poke(struct mrw_device *d, void *dst, const void *src, uint64_t bytes)
-{
-	int previous = enter(d);
-	cudaError_t error = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, (cudaStream_t)d->setup_stream);
-	if (error == cudaSuccess)
-		error = cudaStreamSynchronize((cudaStream_t)d->setup_stream);
-	leave(previous);
-	return error == cudaSuccess ? MARROW_SUCCESS : fail_cuda(error, "cudaMemcpyAsync of set-up data");
 }
 
 const struct mrw_runtime mrw_cuda_runtime = {
@@ -587,16 +301,16 @@ const struct mrw_runtime mrw_cuda_runtime = {
 	.current = cuda_current,
 	.open = cuda_open,
 	.close = cuda_close,
-	.page_new = cuda_page_new,
-	.page_free = cuda_page_free,
-	.arena_new = cuda_arena_new,
-	.arena_map = cuda_arena_map,
-	.arena_seal = cuda_arena_seal,
-	.arena_free = cuda_arena_free,
-	.buffer_fault = cuda_buffer_fault,
+	.page_new = mrw_cuda_page_new,
+	.page_free = mrw_cuda_page_free,
+	.arena_new = mrw_cuda_arena_new,
+	.arena_map = mrw_cuda_arena_map,
+	.arena_seal = mrw_cuda_arena_seal,
+	.arena_free = mrw_cuda_arena_free,
+	.buffer_fault = mrw_cuda_buffer_fault,
 	.launch = cuda_launch,
 	.join = cuda_join,
 	.finish = cuda_finish,
 	.copy = cuda_copy,
-	.poke = cuda_poke,
+	.poke = mrw_cuda_poke,
 };

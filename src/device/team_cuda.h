@@ -5,8 +5,9 @@
  *
  * Barriers of a block: 1 the team's own; 2 hand-over, team arrives, signal warp waits: a round's work is done; 3 gate, signal warp
  * arrives, team waits: the signal warp has taken the last hand-over. Each round passes gate, then hand-over, so neither barrier
- * is ever arrived at twice in one phase. After a poll or a tail the lanes of a warp need not have come together again, and
- * bar.sync would then count the warp more than once: they are the unaligned kind, and the lanes meet first. Dismissal: the flag is set between a gate and a last hand-over. */
+ * is ever arrived at twice in one phase. After a poll or a tail the lanes of a warp need not have come together again, and bar.sync
+ * would then count the warp more than once: they are the unaligned kind, and the lanes meet first. Dismissal: the flag is set
+ * between a gate and a last hand-over. */
 #ifndef MRW_TEAM_CUDA_H
 #define MRW_TEAM_CUDA_H
 
@@ -69,7 +70,7 @@ MRW_DEV void mrw_team_dismiss(const struct mrw_team *team)
 MRW_DEV bool mrw_signal_take(const struct mrw_team *team, bool first)
 {
 	if (first && team->index == team->size)
-		*(volatile uint32_t *)team->dismissed = 0;
+		*(volatile uint32_t *)team->dismissed = 0; /* before the first gate opens; partner: mrw_team_dismiss() */
 	__syncwarp();
 	asm volatile("barrier.arrive 3, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");
 	asm volatile("barrier.sync 2, %0;" ::"r"(team->size + MRW_TEAM_SIGNALS) : "memory");

@@ -180,9 +180,9 @@ static void disagreements(void)
 	for (int i = 0; i < TRIES; i++) {
 		id = new_id();
 		struct attempt sizes[] = {
+			{.nranks = 2, .rank = 1, .id = &id, .want = MARROW_MISMATCH, .words = "rank|ranks|3|2"},
 			{.nranks = 3, .rank = 0, .id = &id, .want = MARROW_MISMATCH, .words = "rank|ranks|3|2"},
 			{.nranks = 3, .rank = 1, .id = &id, .want = MARROW_MISMATCH, .words = "rank|ranks|3|2"},
-			{.nranks = 2, .rank = 1, .id = &id, .want = MARROW_MISMATCH, .words = "rank|ranks|3|2"},
 		};
 		check_inits("different n", sizes, 3, 1);
 	}
