@@ -168,7 +168,7 @@ enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, c
 				      comm->forced_algo, comm->forced_channels};
 	struct mrw_plan plan = mrw_select(&in);
 	if (mrw_log_topic_enabled(MRW_TOPIC_SELECT))
-		mrw_log(MRW_LOG_ERROR, "select: %s %llu bytes: %s, %u channels, chunk %u, lag %u (%s)", mrw_func_name(func),
+		mrw_log_note(MRW_TOPIC_SELECT, "select: %s %llu bytes: %s, %u channels, chunk %u, lag %u (%s)", mrw_func_name(func),
 			(unsigned long long)block, mrw_algo_name(plan.algo), plan.channels, plan.chunk_bytes, plan.lag, plan.reason);
 	task->comm = comm;
 	task->generation = comm->generation;

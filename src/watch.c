@@ -66,8 +66,9 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 			 f->mine.seq);
 		return origin == comm->rank ? MARROW_ABORTED : MARROW_REMOTE_ERROR;
 	case MRW_FAULT_PEER_LOST:
-		snprintf(text, bytes, "%s is gone (killed, crashed, or it left early), as rank %u noticed, while rank %u was in %s, operation %u",
-			 name_of(comm, f->peer), origin, comm->rank, mine, f->mine.seq);
+		snprintf(text, bytes, "%s %s, as rank %u noticed, while rank %u was in %s, operation %u", name_of(comm, f->peer),
+			 f->peer < comm->nranks && __atomic_load_n(&comm->gone[f->peer], __ATOMIC_RELAXED)
+				 ? "has left the communicator (finalized or destroyed it)" : "is gone (killed, crashed, or it left early)", origin, comm->rank, mine, f->mine.seq);
 		return MARROW_REMOTE_ERROR;
 	case MRW_FAULT_CONCURRENT:
 		snprintf(text, bytes, "two operations of the communicator ran at once on rank %u%s%s: order graph replays and eager calls "

@@ -115,3 +115,16 @@ void mrw_log(enum mrw_log_level level, const char *format, ...)
 	va_end(args);
 	emit(level, text);
 }
+
+void mrw_log_note(enum mrw_log_topic topic, const char *format, ...)
+{
+	char text[LINE_BYTES];
+	va_list args;
+
+	if (!mrw_log_topic_enabled(topic))
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	emit(MRW_LOG_INFO, text);
+}

@@ -14,5 +14,7 @@ void mrw_log_set_rank(int32_t rank);
 bool mrw_log_enabled(enum mrw_log_level level);
 bool mrw_log_topic_enabled(enum mrw_log_topic topic);
 void mrw_log(enum mrw_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A line of a topic, whatever the level. */
+void mrw_log_note(enum mrw_log_topic topic, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

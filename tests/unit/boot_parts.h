@@ -194,6 +194,8 @@ static inline enum marrow_status gather_once(struct part *part, struct mrw_boot 
 	uint8_t *mine = malloc(bytes + 1), *all = malloc(bytes * part->nranks + 1);
 	enum marrow_status status;
 
+	if (!mine || !all)
+		abort();
 	for (size_t i = 0; i < bytes; i++)
 		mine[i] = content(part->rank, i, round);
 	all[bytes * part->nranks] = 0xa5;
