@@ -278,7 +278,7 @@ static enum marrow_status finalize(struct marrow_comm *comm)
 	/* A rank that only heard of a fault says so, too: its hanging up must not look like a death. */
 	if (comm->boot && __atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE) == MARROW_SUCCESS)
 		mrw_boot_tell(comm->boot, MRW_NOTICE_BYE, "");
-	else if (comm->boot && !comm->aborted)
+	else if (comm->boot && !__atomic_load_n(&comm->aborted, __ATOMIC_RELAXED))
 		mrw_boot_tell(comm->boot, MRW_NOTICE_FAULT, comm->error);
 	__atomic_store_n(&comm->life, MRW_LIFE_FINALIZED, __ATOMIC_RELEASE);
 	return MARROW_SUCCESS;
@@ -335,7 +335,7 @@ enum marrow_status marrow_comm_abort(struct marrow_comm *comm)
 	pthread_mutex_lock(&comm->lock);
 	if (!comm->aborted && comm->boot)
 		mrw_boot_tell(comm->boot, MRW_NOTICE_ABORT, "aborted the communicator");
-	comm->aborted = true;
+	__atomic_store_n(&comm->aborted, true, __ATOMIC_RELAXED);
 	if (comm->async_status == MARROW_SUCCESS) {
 		snprintf(comm->error, sizeof comm->error, "rank %u aborted the communicator", comm->rank);
 		__atomic_store_n(&comm->async_status, MARROW_ABORTED, __ATOMIC_RELEASE);
@@ -439,7 +439,7 @@ enum marrow_status marrow_op_create_premulsum(enum marrow_op *op, const void *sc
 
 enum marrow_status marrow_op_destroy(enum marrow_op op, struct marrow_comm *comm)
 {
-	int32_t index = (int32_t)op - MARROW_OP_DYNAMIC;
+	int64_t index = (int64_t)op - MARROW_OP_DYNAMIC;
 	MRW_TRY(mrw_comm_enter(comm, "marrow_op_destroy"));
 	enum marrow_status status = MARROW_SUCCESS;
 	if (index < 0 || index >= MRW_MAX_DYNAMIC_OPS || !comm->ops[index].used)

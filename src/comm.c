@@ -328,7 +328,6 @@ static enum marrow_status prove(struct marrow_comm *comm)
 	struct mrw_args args = comm->args;
 	uint64_t limit_ns = MRW_PROOF_MS * 1000000;
 	args.call.channels = 1;
-	args.watch = NULL;
 	if (args.deadline_ns > limit_ns)
 		args.deadline_ns = limit_ns;
 	enum marrow_status status = d->runtime->launch(d, MRW_KERNEL_PROVE, MARROW_UINT8, &args, MRW_BLOCK_THREADS, d->setup_stream);
@@ -348,9 +347,9 @@ static uint32_t spin_limit(uint32_t nranks)
 	return cores > 0 && (uint32_t)cores >= nranks ? 64 : 0;
 }
 
-static void host_watch(void *p)
+static void host_watch(void *p, uint32_t peer)
 {
-	mrw_comm_look_waiting(p);
+	mrw_comm_look_waiting(p, peer);
 }
 
 static enum marrow_status join(struct marrow_comm *comm)

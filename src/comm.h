@@ -97,8 +97,8 @@ enum marrow_status mrw_comm_create(struct marrow_comm **out, uint32_t nranks, co
 				   int32_t local_rank, const struct marrow_config *config);
 /* Reads the fault record and the sockets; fills async_status and error. */
 enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets);
-/* The same from within a wait of the host target. A peer that left a second ago will not come any more: the wait is told so. */
-void mrw_comm_look_waiting(struct marrow_comm *comm);
+/* The same from within a wait of the host target for peer. If that one left a second ago it will not come any more: the wait is told. */
+void mrw_comm_look_waiting(struct marrow_comm *comm, uint32_t peer);
 
 /* launch.c */
 enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,

@@ -194,6 +194,13 @@ static enum marrow_status issue_all(void)
 		status = mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for a group of %zu calls", group.count);
 		goto fail;
 	}
+	for (size_t i = 0; i < group.count; i++) { /* another thread may have destroyed one */
+		struct marrow_comm *comm = group.tasks[i].comm;
+		if (__atomic_load_n(&comm->life, __ATOMIC_ACQUIRE) != MRW_LIFE_LIVE || comm->generation != group.tasks[i].generation) {
+			status = mrw_fail(MARROW_INVALID_USAGE, "marrow_group_end: a communicator of the group was destroyed before its end");
+			goto fail;
+		}
+	}
 	size_t n = distinct_comms(comms);
 	for (size_t i = 0; i < n; i++) {
 		if (comms[i]->device.runtime->target == MARROW_TARGET_CUDA) {
@@ -236,6 +243,8 @@ enum marrow_status marrow_group_end(void)
 	if (!built) /* a communicator whose init failed, or never ran, is gone */
 		for (size_t i = 0; i < group.init_count; i++) {
 			*group.inits[i]->init.user = NULL;
+			if (group.inits[i]->init.local_rank >= 0) /* the environment's id; one of the user's may be tried again */
+				mrw_boot_drop_id(&group.inits[i]->init.id);
 			mrw_comm_dismantle(group.inits[i]);
 			mrw_comm_give_back(group.inits[i]);
 		}

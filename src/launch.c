@@ -117,7 +117,7 @@ static enum marrow_status check_op(struct marrow_comm *comm, enum mrw_func func,
 		return MARROW_SUCCESS;
 	if (op >= MARROW_SUM && op <= MARROW_AVG)
 		return MARROW_SUCCESS;
-	int32_t index = (int32_t)op - MARROW_OP_DYNAMIC;
+	int64_t index = (int64_t)op - MARROW_OP_DYNAMIC;
 	if (index < 0 || index >= MRW_MAX_DYNAMIC_OPS || !comm->ops[index].used)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: %d is no operation of this communicator: use marrow_op or "
 				"marrow_op_create_premulsum() of the same communicator", mrw_func_name(func), (int)op);

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A launcher's number; -1 if unset. */
-static enum marrow_status foreign_int(const char *name, int64_t *value)
+enum { MOST_RANKS = 1 << 24 }; /* as for MARROW_NRANKS */
+
+/* A launcher's number up to most; -1 if unset. */
+static enum marrow_status foreign_int(const char *name, int64_t most, int64_t *value)
 {
 	const char *text = mrw_env_foreign(name);
 	char *end;
@@ -15,8 +17,8 @@ static enum marrow_status foreign_int(const char *name, int64_t *value)
 	if (!text || !text[0])
 		return MARROW_SUCCESS;
 	*value = strtoll(text, &end, 10);
-	if (*end || *value < 0)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s is \"%s\": expected a number from 0 up", name, text);
+	if (*end || *value < 0 || *value > most)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s is \"%s\": expected a number from 0 to %lld", name, text, (long long)most);
 	return MARROW_SUCCESS;
 }
 
@@ -36,19 +38,19 @@ static enum marrow_status find_place(struct launch_place *p)
 	p->local_rank = p->rank;
 	if (p->rank >= 0 || p->nranks >= 0)
 		return MARROW_SUCCESS;
-	MRW_TRY(foreign_int("RANK", &p->rank));
-	MRW_TRY(foreign_int("WORLD_SIZE", &p->nranks));
-	MRW_TRY(foreign_int("LOCAL_RANK", &p->local_rank));
-	MRW_TRY(foreign_int("MASTER_PORT", &port));
+	MRW_TRY(foreign_int("RANK", MOST_RANKS, &p->rank));
+	MRW_TRY(foreign_int("WORLD_SIZE", MOST_RANKS, &p->nranks));
+	MRW_TRY(foreign_int("LOCAL_RANK", MOST_RANKS, &p->local_rank));
+	MRW_TRY(foreign_int("MASTER_PORT", 65534, &port));
 	const char *master = mrw_env_foreign("MASTER_ADDR");
 	if (p->rank >= 0 && p->nranks >= 0) {
 		if (!p->root[0] && master && port >= 0)
 			snprintf(p->root, sizeof p->root, strchr(master, ':') ? "[%s]:%lld" : "%s:%lld", master, (long long)port + 1);
 		return MARROW_SUCCESS;
 	}
-	MRW_TRY(foreign_int("OMPI_COMM_WORLD_RANK", &p->rank));
-	MRW_TRY(foreign_int("OMPI_COMM_WORLD_SIZE", &p->nranks));
-	MRW_TRY(foreign_int("OMPI_COMM_WORLD_LOCAL_RANK", &p->local_rank));
+	MRW_TRY(foreign_int("OMPI_COMM_WORLD_RANK", MOST_RANKS, &p->rank));
+	MRW_TRY(foreign_int("OMPI_COMM_WORLD_SIZE", MOST_RANKS, &p->nranks));
+	MRW_TRY(foreign_int("OMPI_COMM_WORLD_LOCAL_RANK", MOST_RANKS, &p->local_rank));
 	return MARROW_SUCCESS;
 }
 

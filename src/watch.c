@@ -5,7 +5,7 @@
 #include <time.h>
 
 #define MRW_WATCH_NS 100000000ull /* between two looks at the sockets */
-#define MRW_LEFT_NS 1000000000ull  /* a peer says BYE when its operations are done: ours that it took part in end by then */
+#define MRW_LEFT_NS 1000000000ull  /* a peer says BYE when its operations are done: what it sent is here by then */
 
 static uint64_t now_ns(void)
 {
@@ -52,7 +52,10 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 			 "message of rank %u", origin, f->peer, f->mine.seq, comm->rank, mine, origin);
 		return MARROW_MISMATCH;
 	case MRW_FAULT_TIMEOUT:
-		if (origin == comm->rank)
+		if (f->wait_for == MRW_WAIT_PROOF)
+			snprintf(text, bytes, "rank %u waited %.1f s in init for the path proof of %s: that rank is stuck, or its stores do not arrive",
+				 origin, (double)f->waited_ns / 1e9, name_of(comm, f->peer));
+		else if (origin == comm->rank)
 			snprintf(text, bytes, "rank %u waited %.1f s in %s, operation %u, channel %u, for %s of %s and gave up (expected %llu, saw %llu): "
 				 "is that rank late, stuck or gone? MARROW_TIMEOUT_MS sets the deadline", comm->rank, (double)f->waited_ns / 1e9,
 				 mine, f->mine.seq, f->channel, wait_text(f->wait_for), name_of(comm, f->peer),
@@ -166,12 +169,10 @@ enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets)
 	return status;
 }
 
-void mrw_comm_look_waiting(struct marrow_comm *comm)
+void mrw_comm_look_waiting(struct marrow_comm *comm, uint32_t peer)
 {
 	(void)mrw_comm_look(comm, true);
-	for (uint32_t r = 0; r < comm->nranks; r++) {
-		uint64_t since = __atomic_load_n(&comm->gone[r], __ATOMIC_RELAXED);
-		if (since != 0 && now_ns() - since > MRW_LEFT_NS)
-			poison_page(comm, MRW_FAULT_PEER_LOST, r, comm->rank);
-	}
+	uint64_t since = peer < comm->nranks ? __atomic_load_n(&comm->gone[peer], __ATOMIC_RELAXED) : 0;
+	if (since != 0 && now_ns() - since > MRW_LEFT_NS)
+		poison_page(comm, MRW_FAULT_PEER_LOST, peer, comm->rank);
 }

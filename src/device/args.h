@@ -34,7 +34,7 @@ struct mrw_args {
 	uint64_t deadline_ns;          /* of one wait */
 	uint64_t note_ns;              /* a longer wait leaves a note */
 	uint32_t spin_limit;           /* host target: polls before yielding the core */
-	void (*watch)(void *);         /* host target: called now and then in long waits; NULL on CUDA */
+	void (*watch)(void *, uint32_t peer); /* host target: called now and then in long waits for peer; NULL on CUDA */
 	void *watch_arg;
 	/* the call */
 	struct mrw_call call;

@@ -39,7 +39,7 @@ MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uin
 			return 0;
 		}
 		if (a->watch)
-			a->watch(a->watch_arg);
+			a->watch(a->watch_arg, w.peer);
 		uint64_t abort = mrw_load_relaxed(&a->page->abort);
 		if (abort != 0) {
 			w.peer = mrw_cause_culprit(abort) % a->nranks;

@@ -63,7 +63,10 @@ static enum marrow_status memory_new(const char *name, uint64_t bytes, uint8_t *
 	if (*fd < 0)
 		return mrw_fail_errno(MARROW_SYSTEM_ERROR, "cannot create shared memory (memfd_create); raise the file limit with ulimit -n");
 	(void)fchmod(*fd, 0600);
-	int error = posix_fallocate(*fd, 0, (off_t)bytes);
+	int error;
+	do
+		error = posix_fallocate(*fd, 0, (off_t)bytes);
+	while (error == EINTR);
 	if (error != 0) {
 		errno = error;
 		enum marrow_status status = mrw_fail_errno(MARROW_OUT_OF_MEMORY, "cannot reserve %llu bytes of shared memory; free memory, "
