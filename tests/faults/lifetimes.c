@@ -129,6 +129,49 @@ static void aborts_idle(struct world_rank *self)
 		world_fail(self, "status %d of a call whose peer aborted: %s", (int)status, marrow_last_error(comm));
 }
 
+static void *destroy_it(void *comm)
+{
+	CHECK(marrow_comm_destroy(comm) == MARROW_SUCCESS);
+	return NULL;
+}
+
+/* Another thread destroys the communicator of a call that this thread's group holds. */
+static void destroyed_elsewhere(void)
+{
+	struct marrow_comm *a = alone();
+	pthread_t other;
+	int in = 7, out = 0;
+	CHECK(marrow_group_start() == MARROW_SUCCESS);
+	CHECK(marrow_all_reduce(&in, &out, 1, MARROW_INT32, MARROW_SUM, a, NULL) == MARROW_SUCCESS);
+	if (pthread_create(&other, NULL, destroy_it, a) != 0)
+		abort();
+	pthread_join(other, NULL);
+	CHECK(marrow_group_end() == MARROW_INVALID_USAGE);
+}
+
+/* A launcher's number that does not fit is refused, not cut. */
+static void absurd_world(void)
+{
+	struct marrow_comm *comm = NULL;
+	setenv("RANK", "0", 1);
+	setenv("WORLD_SIZE", "4294967297", 1);
+	CHECK(marrow_comm_init_env(&comm, &host) == MARROW_INVALID_ARGUMENT);
+	CHECK(comm == NULL);
+	unsetenv("RANK");
+	unsetenv("WORLD_SIZE");
+}
+
+/* Rank 0 is done and leaves; rank 1 goes on waiting for rank 2, which is late but comes. */
+static void leaves_properly(struct world_rank *self)
+{
+	float in[3] = {1, 1, 1}, out = 0;
+	struct marrow_comm *comm = self->comms[0];
+	if (self->rank == 2)
+		usleep(100000);
+	if (marrow_reduce_scatter(in, &out, 1, MARROW_FLOAT32, MARROW_SUM, comm, NULL) != MARROW_SUCCESS || out != 3)
+		world_fail(self, "%s", marrow_last_error(comm));
+}
+
 /* The cap of the most modest rank holds for all. */
 static void *capped_rank(void *p)
 {
@@ -171,6 +214,10 @@ int main(void)
 	modest_cap();
 	failures += world_run(&w, leaves_early);
 	failures += world_run(&w, aborts_idle);
+	destroyed_elsewhere();
+	absurd_world();
+	w.nranks = 3;
+	failures += world_run(&w, leaves_properly);
 	printf("lifetimes: %s\n", failures ? "FAILED" : "ok");
 	return failures ? 1 : 0;
 }
