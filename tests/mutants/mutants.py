@@ -133,7 +133,7 @@ MUTANTS = [
     Mutant("another call in a wait goes unnoticed", [(FAULT, "return mrw_opening_seen(a, seq, peer, &hash) && hash != a->call.hash;",
                                                       "return mrw_opening_seen(a, seq, peer, &hash) && hash == 0 && seq != 0;")], ["mismatch"]),
     Mutant("the hash leaves out the count", [(LAUNCH, "\tc.hash = 0;\n", "\tc.hash = 0;\n\tc.count = 0;\n")], ["mismatch"]),
-    Mutant("the abort word is not read", [(FLAG, "if (abort != 0) {", "if (abort == 1) {")], ["abort"]),
+    Mutant("the abort word is not read", [(FLAG, "if (abort != 0) {", "if (abort == 1) {")], ["lifetimes"]),
     Mutant("the deadline is not read", [(FLAG, "if (waited > a->deadline_ns) {", "if (waited > a->deadline_ns << 20) {")], ["first fault"]),
     Mutant("long waits leave no note", [(FLAG, "if (waited > a->note_ns) {", "if (waited > a->note_ns << 20) {")], ["long wait"]),
     Mutant("peers are not told of a fault", [(FAULT, "\t\t\t\tmrw_store_relaxed(&mrw_control(a, p)->poison, poison);", "\t\t\t\tcontinue;")], ["first fault"]),
