@@ -10,7 +10,7 @@
  * until the stream has passed it. Operations of one communicator run in call order whatever their streams; a stream last
  * used with a communicator must exist until another stream is used with it or it is destroyed. cudaStreamPerThread counts as one
  * stream: use it from one thread. Calls may be captured into CUDA graphs and replayed; order replays
- * against other use of the communicator yourself: overlap is detected and faults. On the host target a call returns when
+ * against other use of the communicator yourself: overlap is detected and faults, unless both start within a microsecond. On the host target a call returns when
  * the operation is done (in a group: at its end).
  *
  * In place: all_reduce and broadcast with send == recv, all_gather with send == recv + rank * count elements, reduce_scatter

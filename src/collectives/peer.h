@@ -63,6 +63,7 @@ MRW_DEV void mrw_rounds_signal(const struct mrw_team *team, uint32_t channel, co
 		if (!mrw_signal_take(team, t == 0))
 			return;
 		mrw_stall(channel + 256);
+		/* Where there is no signal warp this is never reached, but must not divide its work by 0 threads. */
 		mrw_rounds_tell(a, channel, first + t, team->index - team->size, MRW_TEAM_SIGNALS + !MRW_TEAM_SIGNALS);
 	}
 }

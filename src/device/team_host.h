@@ -64,7 +64,8 @@ MRW_DEV void mrw_team_dismiss(const struct mrw_team *team)
 MRW_DEV bool mrw_signal_take(const struct mrw_team *team, bool first)
 {
 	(void)team;
-	return first && false;
+	(void)first;
+	return false;
 }
 
 #endif
