@@ -197,6 +197,20 @@ static enum marrow_status compare(const struct marrow_comm *comm, const struct i
 	return MARROW_SUCCESS;
 }
 
+/* Streams that share a hardware queue wait for each other: a rank's kernel then stands behind one that waits for it. */
+static void warn_of_queues(const struct marrow_comm *comm, const struct introduction *all)
+{
+	const char *queues = mrw_env_foreign("CUDA_DEVICE_MAX_CONNECTIONS");
+	if (comm->device.runtime->target != MARROW_TARGET_CUDA || (queues && atoi(queues) > 8))
+		return;
+	for (uint32_t r = 0; r < comm->rank; r++)
+		if (same_process(&all[r], &all[comm->rank]) && same_device(&all[r], &all[comm->rank])) {
+			mrw_log(MRW_LOG_WARN, "ranks %u and %u share a process and a device: set CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA starts, or "
+				"keep to few streams; 8 hardware queues for all streams can make a rank wait for itself", r, comm->rank);
+			return;
+		}
+}
+
 /* The channel cap under which all ranks of every device and a few communicators are resident at once. */
 static uint32_t agree_channels(const struct marrow_comm *comm, const struct introduction *all)
 {
@@ -248,16 +262,14 @@ static enum marrow_status agree(struct marrow_comm *comm, enum marrow_status min
 	return MARROW_SUCCESS;
 }
 
-/* Arenas of other processes: their descriptors, then mappings. fds[r] is -1 where there is none. */
+/* Descriptors of other processes' arenas; fds[r] stays as it is where there is none. */
 static enum marrow_status swap_fds(struct marrow_comm *comm, const struct introduction *all, int *fds)
 {
 	uint32_t others[MRW_MAX_RANKS], count = 0;
 	int received[MRW_MAX_RANKS];
-	for (uint32_t r = 0; r < comm->nranks; r++) {
-		fds[r] = -1;
+	for (uint32_t r = 0; r < comm->nranks; r++)
 		if (!same_process(&all[r], &all[comm->rank]))
 			others[count++] = r;
-	}
 	if (count == 0)
 		return MARROW_SUCCESS;
 	MRW_TRY(mrw_boot_swap_fds(comm->boot, others, count, comm->arena.fd, received));
@@ -293,6 +305,8 @@ static enum marrow_status share_memory(struct marrow_comm *comm, const struct in
 	struct offer mine, offers[MRW_MAX_RANKS];
 	int fds[MRW_MAX_RANKS];
 	struct mrw_device *d = &comm->device;
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		fds[r] = -1;
 	memset(&mine, 0, sizeof mine);
 	mine.status = d->runtime->arena_new(d, comm->args.layout.bytes, &comm->arena);
 	mine.arena = comm->arena;
@@ -373,6 +387,7 @@ static enum marrow_status join(struct marrow_comm *comm)
 		(void)fail_together(comm, status);
 		goto fail;
 	}
+	warn_of_queues(comm, all);
 	comm->channel_cap = agree_channels(comm, all);
 	comm->args.layout = mrw_layout_make(comm->nranks, comm->channel_cap, host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
 	comm->args.spin_limit = spin_limit(comm->nranks);

@@ -19,3 +19,20 @@ MRW_KERNEL(mrw_prove_kernel, mrw_prove, MRW_BLOCK_THREADS, 0)
 
 extern "C" const struct mrw_cuda_movers mrw_cuda_movers = {{
 	(const void *)mrw_move_packets_kernel, (const void *)mrw_move_bulk_kernel, (const void *)mrw_prove_kernel}};
+
+/* A function of its own: its argument must be in memory. */
+static __device__ __noinline__ void fill_stack(uint32_t *stack, uint32_t value)
+{
+	for (uint32_t i = 0; i < MRW_STACK_BYTES / 4; i++)
+		stack[i] = value + i;
+}
+
+static __global__ void mrw_reserve_kernel(uint32_t *out, uint32_t index)
+{
+	uint32_t stack[MRW_STACK_BYTES / 4];
+	fill_stack(stack, index);
+	if (out)
+		*out = stack[index];
+}
+
+extern "C" const void *const mrw_cuda_reserve = (const void *)mrw_reserve_kernel;

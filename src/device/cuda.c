@@ -1,6 +1,8 @@
 /* cuda.c - the CUDA target: devices, and kernels on the user's streams in call order. */
 #include "cuda_support.h"
 
+#include "base/log.h"
+
 #include "mrw_build.h"
 
 #include <time.h>
@@ -68,13 +70,17 @@ static enum marrow_status kernels_load(struct mrw_device *d, int processors)
 #undef MRW_X
 	};
 	int fewest = 0;
+	size_t stack = 0;
 	for (uint32_t k = 0; k < MRW_KERNEL_COUNT; k++) {
 		uint32_t variants = k < MRW_TYPED_KERNELS ? sizeof types / sizeof types[0] : 1;
 		for (uint32_t t = 0; t < variants; t++) {
 			const void *kernel = kernel_of((enum mrw_kernel)k, types[t]);
+			struct cudaFuncAttributes attributes;
 			int blocks;
 			if (!kernel)
 				continue;
+			TRY_CUDA(cudaFuncGetAttributes(&attributes, kernel));
+			stack = attributes.localSizeBytes > stack ? attributes.localSizeBytes : stack;
 			bool packets = k == MRW_KERNEL_REDUCE_PACKETS || k == MRW_KERNEL_MOVE_PACKETS;
 			TRY_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel,
 				(int)(packets ? MRW_PACKET_THREADS : MRW_BLOCK_THREADS), 0));
@@ -82,6 +88,20 @@ static enum marrow_status kernels_load(struct mrw_device *d, int processors)
 		}
 	}
 	d->info.blocks = (uint32_t)(fewest * processors);
+	if (stack > MRW_STACK_BYTES)
+		mrw_log(MRW_LOG_WARN, "this build's kernels need %zu bytes of stack, more than the %u reserved at init: ranks that share a device "
+			"may wait for each other; raise MRW_STACK_BYTES", stack, MRW_STACK_BYTES);
+	return MARROW_SUCCESS;
+}
+
+/* Local memory for our kernels, now: see MRW_STACK_BYTES. */
+static enum marrow_status stack_reserve(struct mrw_device *d)
+{
+	uint32_t *out = NULL, index = 0;
+	void *parameters[] = {&out, &index};
+	dim3 grid = {1, 1, 1}, block = {32, 1, 1};
+	TRY_CUDA(cudaLaunchKernel(mrw_cuda_reserve, grid, block, parameters, 0, (cudaStream_t)d->setup_stream));
+	TRY_CUDA(cudaStreamSynchronize((cudaStream_t)d->setup_stream));
 	return MARROW_SUCCESS;
 }
 
@@ -121,7 +141,7 @@ static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int
 	d->event = event;
 	TRY_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	d->setup_stream = stream;
-	return MARROW_SUCCESS;
+	return stack_reserve(d);
 }
 
 /* The caller's device stays current, unless local_rank chose one: then it is the caller's device from now on. */

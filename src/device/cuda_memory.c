@@ -24,6 +24,10 @@ static struct {
 } driver;
 static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
 
+/* One thread at a time maps, unmaps and releases: driver 580 frees its bookkeeping twice when threads of a process unmap mappings of one
+ * allocation at once. */
+static pthread_mutex_t mapping_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static bool driver_find(const char *symbol, void **function)
 {
 	enum cudaDriverEntryPointQueryResult result;
@@ -192,15 +196,18 @@ static enum marrow_status arena_make(struct mrw_device *d, struct mrw_arena *are
 	TRY_DRIVER(MemCreate(&handle, arena->mapped, &p, 0));
 	arena->handle = handle;
 	TRY_DRIVER(MemExportToShareableHandle(&arena->fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-	MRW_TRY(map_handle(d, handle, arena));
+	return map_handle(d, handle, arena);
+}
+
+static enum marrow_status arena_clear(struct mrw_device *d, struct mrw_arena *arena)
+{
 	TRY_CUDA(cudaMemsetAsync(arena->base, 0, arena->mapped, (cudaStream_t)d->setup_stream));
 	TRY_CUDA(cudaStreamSynchronize((cudaStream_t)d->setup_stream));
 	return MARROW_SUCCESS;
 }
 
-void mrw_cuda_arena_seal(struct mrw_device *d, struct mrw_arena *arena)
+static void arena_seal(struct mrw_arena *arena)
 {
-	(void)d;
 	if (arena->mapped && arena->fd >= 0)
 		close(arena->fd);
 	arena->fd = -1;
@@ -209,15 +216,30 @@ void mrw_cuda_arena_seal(struct mrw_device *d, struct mrw_arena *arena)
 	arena->handle = 0;
 }
 
-void mrw_cuda_arena_free(struct mrw_device *d, struct mrw_arena *arena)
+void mrw_cuda_arena_seal(struct mrw_device *d, struct mrw_arena *arena)
 {
-	int previous = mrw_cuda_enter(d);
+	(void)d;
+	pthread_mutex_lock(&mapping_lock);
+	arena_seal(arena);
+	pthread_mutex_unlock(&mapping_lock);
+}
+
+static void arena_free(struct mrw_arena *arena)
+{
 	if (arena->base) {
 		(void)driver.MemUnmap((CUdeviceptr)(uintptr_t)arena->base, arena->mapped);
 		(void)driver.MemAddressFree((CUdeviceptr)(uintptr_t)arena->base, arena->mapped);
 		arena->base = NULL;
 	}
-	mrw_cuda_arena_seal(d, arena);
+	arena_seal(arena);
+}
+
+void mrw_cuda_arena_free(struct mrw_device *d, struct mrw_arena *arena)
+{
+	int previous = mrw_cuda_enter(d);
+	pthread_mutex_lock(&mapping_lock);
+	arena_free(arena);
+	pthread_mutex_unlock(&mapping_lock);
 	mrw_cuda_leave(previous);
 }
 
@@ -227,7 +249,11 @@ enum marrow_status mrw_cuda_arena_new(struct mrw_device *d, uint64_t bytes, stru
 	memset(arena, 0, sizeof *arena);
 	arena->fd = -1;
 	arena->bytes = bytes;
+	pthread_mutex_lock(&mapping_lock);
 	enum marrow_status status = arena_make(d, arena);
+	pthread_mutex_unlock(&mapping_lock);
+	if (status == MARROW_SUCCESS)
+		status = arena_clear(d, arena);
 	if (status != MARROW_SUCCESS)
 		mrw_cuda_arena_free(d, arena);
 	mrw_cuda_leave(previous);
@@ -251,7 +277,9 @@ enum marrow_status mrw_cuda_arena_map(struct mrw_device *d, const struct mrw_are
 	mine->base = NULL;
 	mine->handle = 0;
 	mine->fd = -1;
+	pthread_mutex_lock(&mapping_lock);
 	status = same_process ? map_handle(d, theirs->handle, mine) : arena_import(d, theirs->fd, mine);
+	pthread_mutex_unlock(&mapping_lock);
 	if (status != MARROW_SUCCESS)
 		mine->mapped = 0;
 	mrw_cuda_leave(previous);

@@ -23,6 +23,10 @@ enum mrw_kernel {
 #define MRW_PACKET_THREADS 256u
 #define MRW_BLOCKS_PER_SM 2
 
+/* No kernel's thread may need more stack (cuobjdump -res-usage). The driver takes local memory for all threads of a device when the first
+ * kernel that needs it is launched, and holds every later launch until all kernels have left: communicators make it do so at init. */
+#define MRW_STACK_BYTES 192u
+
 /* X(suffix, MARROW type name): every element type. */
 #define MRW_TYPES(X) \
 	X(i8, INT8) X(u8, UINT8) X(i32, INT32) X(u32, UINT32) X(i64, INT64) X(u64, UINT64) \
@@ -46,6 +50,8 @@ MRW_TYPES(MRW_X)
 #undef MRW_X
 extern const struct mrw_host_movers mrw_host_movers;
 extern const struct mrw_cuda_movers mrw_cuda_movers;
+/* Does nothing, with MRW_STACK_BYTES of stack. */
+extern const void *const mrw_cuda_reserve;
 #ifdef __cplusplus
 }
 #endif

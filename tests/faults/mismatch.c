@@ -50,7 +50,7 @@ static const struct variation variations[] = {
 	{"root of chunks", 2, {MRW_FUNC_BROADCAST, 300000, MARROW_FLOAT32, MARROW_SUM, 1}, FLOATS(BROADCAST, 300000), "root 1", "root 0"},
 	{"size class", 2, FLOATS(ALL_REDUCE, 2), FLOATS(ALL_REDUCE, 1000000), "[oneshot", "[bulk"},
 	{"size class of broadcast", 2, FLOATS(BROADCAST, 1000000), FLOATS(BROADCAST, 2), "[bulk", "[oneshot"},
-	{"size class of three", 3, FLOATS(ALL_REDUCE, 1000), FLOATS(ALL_REDUCE, 1000000), "[twoshot", "[bulk"},
+	{"size class of three", 3, FLOATS(ALL_REDUCE, 1000), FLOATS(ALL_REDUCE, 1000000), "count 1000,", "[bulk"},
 };
 enum { VARIATIONS = sizeof variations / sizeof variations[0] };
 

@@ -75,7 +75,14 @@ static void check(struct world_rank *self, struct marrow_comm *comm, enum marrow
 		world_fail(self, "call: %s", marrow_last_error(comm));
 }
 
-/* Everything once: functions x algorithms x types. */
+static void settle(struct world_rank *self)
+{
+	if (!self->failed && gpu_stream_wait(self->streams[0], WAIT_MS) != 0)
+		world_fail(self, "%s", gpu_error());
+}
+
+/* Everything once: functions x algorithms x types. Ranks that share a device must not run far ahead: a device holds about a thousand
+ * launches, and a rank's first kernel could stand behind them. */
 static void call_all(struct world_rank *self, struct marrow_comm *comm, void *send, void *recv)
 {
 	void *stream = self->streams[0];
@@ -94,11 +101,11 @@ static void call_all(struct world_rank *self, struct marrow_comm *comm, void *se
 				check(self, comm, marrow_all_reduce(send, recv, count, type, MARROW_SUM, comm, stream));
 				check(self, comm, marrow_reduce_scatter(send, recv, count / self->nranks, type, MARROW_AVG, comm, stream));
 			}
+			settle(self);
 		}
 		check(self, comm, marrow_barrier(comm, stream));
 	}
-	if (gpu_stream_wait(stream, WAIT_MS) != 0)
-		world_fail(self, "%s", gpu_error());
+	settle(self);
 	if (comm && (marrow_comm_async_error(comm, &async) != MARROW_SUCCESS || async != MARROW_SUCCESS))
 		world_fail(self, "%s", marrow_last_error(comm));
 }

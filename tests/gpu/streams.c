@@ -355,8 +355,6 @@ int main(void)
 {
 	struct world w = {.target = MARROW_TARGET_CUDA, .nranks = RANKS, .ncomms = COMMS};
 	const char *why;
-	/* Streams that share a hardware queue wait for each other: then an order between communicators would have to be kept. */
-	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 	if (fleet_gpus(&why) == 0) {
 		printf("skipped: %s\n", why);
 		return 77;

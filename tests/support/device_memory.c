@@ -1,6 +1,7 @@
 #include "device_memory.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "mrw_build.h"
 
@@ -23,6 +24,13 @@ static int check(cudaError_t error, const char *call)
 	return -1;
 }
 #define CHECK(call) check(call, #call)
+
+/* Streams of a device that share a hardware queue wait for each other. Where ranks share device and process a kernel would then wait for
+ * one queued behind it, so there must be as many queues as the driver allows. Read when CUDA starts. */
+__attribute__((constructor)) static void ask_for_queues(void)
+{
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
 
 int device_count(void)
 {
