@@ -107,14 +107,27 @@ MRW_DEV uint8_t *mrw_sum_slot(const struct mrw_args *a, const struct mrw_sum s, 
 	return a->arena[p] + s.result + mrw_writer_slot(p, s.rank) * s.stride;
 }
 
+/* Rank r's piece of the chunk. */
+MRW_DEV const uint8_t *mrw_sum_piece(const struct mrw_sum s, uint32_t r)
+{
+	return r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, r) * s.stride;
+}
+
+#if MRW_ON_CUDA
+#include "run_cuda.h"
+#else
+#include "run_host.h"
+#endif
+
 /* Any number of ranks, aligned, not scaled. Returns the byte where this thread stopped. */
 MRW_DEV uint32_t mrw_sum_aligned(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at, uint32_t step)
 {
+	at = mrw_sum_run(reduction, a, s, at, step);
 	for (; at + (MRW_REDUCE_BATCH - 1) * step + MRW_VEC_BYTES <= s.bytes; at += MRW_REDUCE_BATCH * step) {
 		mrw_acc acc[MRW_REDUCE_BATCH][MRW_VEC_ELEMS] = {{0}};
 		struct mrw_vec x[MRW_REDUCE_BATCH];
 		for (uint32_t r = 0; r < s.nranks; r++) {
-			const uint8_t *p = (r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, r) * s.stride) + at;
+			const uint8_t *p = mrw_sum_piece(s, r) + at;
 			MRW_UNROLL
 			for (uint32_t k = 0; k < MRW_REDUCE_BATCH; k++)
 				x[k] = mrw_load_vec(p + k * step, MRW_VEC_BYTES);
@@ -258,7 +271,7 @@ MRW_DEV void mrw_bulk_add(const struct mrw_team *team, uint32_t channel, const s
 {
 	struct mrw_sum s = mrw_sum_of(channel, a, round, index);
 	uint32_t at = team->index * MRW_VEC_BYTES, step = team->size * MRW_VEC_BYTES;
-	if (a->nranks == 2 && !a->scaled && s.own_alignment == MRW_VEC_BYTES && s.out_alignment == MRW_VEC_BYTES)
+	if (a->nranks == 2 && step > MRW_VEC_BYTES && !a->scaled && s.own_alignment == MRW_VEC_BYTES && s.out_alignment == MRW_VEC_BYTES)
 		at = mrw_sum_pair_any(a->reduction, at, step, a->rank == 0 ? s.own : s.staged, a->rank == 0 ? s.staged : s.own, s.out,
 				      s.forward ? mrw_sum_slot(a, s, 1) : NULL, s.bytes, s.average);
 	if (at < s.bytes)

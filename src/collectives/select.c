@@ -60,7 +60,7 @@ bool mrw_select_can(const struct mrw_select_input *in, enum mrw_algo algo)
 static uint64_t oneshot_limit(const struct mrw_select_input *in)
 {
 	if (in->target == MARROW_TARGET_HOST)
-		return in->func == MRW_FUNC_ALL_REDUCE && in->nranks > 2 ? 512 : 2048;
+		return in->nranks > 2 ? 1024 : 512;
 	if (in->func == MRW_FUNC_ALL_REDUCE && in->nranks > 2)
 		return (128u << 10) / (in->nranks - 1);
 	return 1u << 20;
@@ -68,7 +68,7 @@ static uint64_t oneshot_limit(const struct mrw_select_input *in)
 
 static uint64_t twoshot_limit(const struct mrw_select_input *in)
 {
-	return in->target == MARROW_TARGET_HOST ? 4096 : 512u << 10;
+	return in->target == MARROW_TARGET_HOST ? 0 : 512u << 10;
 }
 
 static enum mrw_algo choose(const struct mrw_select_input *in, const char **reason)

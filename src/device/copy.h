@@ -66,7 +66,8 @@ MRW_DEV void mrw_copy_rest(uint8_t *dst, const uint8_t *src, uint32_t at, uint32
 
 MRW_DEV_CALL void mrw_copy_strided(uint32_t index, uint32_t size, uint8_t *dst, const uint8_t *src, uint32_t bytes)
 {
-	mrw_copy_rest(dst, src, index * MRW_VEC_BYTES, size * MRW_VEC_BYTES, bytes);
+	if (!mrw_copy_alone(size, dst, src, bytes))
+		mrw_copy_rest(dst, src, index * MRW_VEC_BYTES, size * MRW_VEC_BYTES, bytes);
 }
 
 /* One chunk: dst and src of any alignment, no overlap unless equal. */

@@ -97,4 +97,13 @@ MRW_DEV void mrw_store_unit(uint8_t *p, const uint32_t payload[2])
 			p[4 * i + j] = (uint8_t)(payload[i] >> 8 * j);
 }
 
+MRW_DEV bool mrw_copy_alone(uint32_t size, uint8_t *dst, const uint8_t *src, uint32_t bytes)
+{
+	(void)size;
+	(void)dst;
+	(void)src;
+	(void)bytes;
+	return false;
+}
+
 #endif

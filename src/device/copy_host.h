@@ -48,4 +48,14 @@ MRW_DEV void mrw_store_aligned_unit(uint8_t *p, const uint32_t payload[2])
 	memcpy(p, payload, 8);
 }
 
+/* A team of one moves everything at once; false: the vectors are shared out. */
+MRW_DEV bool mrw_copy_alone(uint32_t size, uint8_t *dst, const uint8_t *src, uint32_t bytes)
+{
+	if (size > 1)
+		return false;
+	if (dst != src)
+		memcpy(dst, src, bytes);
+	return true;
+}
+
 #endif

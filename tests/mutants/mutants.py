@@ -20,6 +20,7 @@ SCHEDULE = "src/collectives/schedule.h"
 SELECT = "src/collectives/select.c"
 REDUCE_PACKETS = "src/collectives/reduce_packets.h"
 REDUCE_BULK = "src/collectives/reduce_bulk.h"
+RUN = "src/collectives/run_host.h"
 MOVE_BULK = "src/collectives/move_bulk.h"
 LAUNCH = "src/launch.c"
 
@@ -98,7 +99,7 @@ MUTANTS = [
 
     # Data.
     Mutant("the tail of a chunk is not copied", [(COPY, "\tif (at < bytes)\n\t\tmrw_store_part(dst + at,", "\tif (bytes == 0)\n\t\tmrw_store_part(dst + at,")],
-           ["random"]),
+           ["random teams"]),
     Mutant("the tail of a chunk is not reduced", [(REDUCE_BULK, "\tif (at < s.bytes)\n\t\tmrw_sum_one(", "\tif (s.bytes == 0)\n\t\tmrw_sum_one(")], ["random"]),
     Mutant("a partial unit loses a byte", [(PACKET, "mrw_store_part(p, v, (uint32_t)left);", "mrw_store_part(p, v, (uint32_t)left - 1);")], ["random"]),
     Mutant("packets are added in another order", [(REDUCE_PACKETS, "for (uint32_t p = 0; p < a->nranks; p++) {\n\t\tuint32_t payload[2]",
@@ -112,11 +113,12 @@ MUTANTS = [
            ["random 3"]),
     Mutant("a late batch of packets is lost", [(REDUCE_PACKETS, "step, count, b))\n\t\t\treturn base;", "step, count, b))\n\t\t\treturn base + step;")],
            ["stale flags"]),
-    Mutant("chunks are added in another order", [(REDUCE_BULK, "(r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, r) * s.stride) + at;",
-                                                  "(s.nranks - 1 - r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, s.nranks - 1 - r) * s.stride) + at;")],
+    Mutant("chunks are added in another order", [(REDUCE_BULK, "return r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, r) * s.stride;",
+                                                  "return s.nranks - 1 - r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, s.nranks - 1 - r) * s.stride;")],
            ["random 3"]),
     Mutant("packets are averaged without the division", [(REDUCE_PACKETS, "average ? mrw_divide(acc[e], nranks) : acc[e]", "acc[e]")], ["random"]),
-    Mutant("chunks are averaged without the division", [(REDUCE_BULK, "average ? mrw_divide(acc[k][e], nranks) : acc[k][e]", "acc[k][e]")], ["random"]),
+    Mutant("chunks are averaged without the division", [(REDUCE_BULK, "average ? mrw_divide(acc[k][e], nranks) : acc[k][e]", "acc[k][e]")], ["random teams"]),
+    Mutant("runs are averaged without the division", [(RUN, "acc[e] = mrw_divide(acc[e], s.nranks);", "acc[e] = acc[e] + 0;")], ["random"]),
     Mutant("odd vectors are averaged without the division", [(REDUCE_BULK, "s.average ? mrw_divide(acc[e], s.nranks) : acc[e]", "acc[e]")], ["random"]),
     Mutant("small integers are divided before they wrap", [(REDUCE, "return (int32_t)(int8_t)x / (int32_t)nranks;", "return x / (int32_t)nranks;")], ["random"]),
     Mutant("NaNs keep their payload", [(REDUCE, "w[i] = MRW_IS_NAN(x) ? 0x7fc00000u : mrw_bits_from_f32(x);", "w[i] = mrw_bits_from_f32(x);")], ["random"]),
