@@ -41,7 +41,7 @@ static const char usage[] =
 	"       marrow-softnic checks | faults     what the model checks; which faults it can make\n"
 	"\n"
 	"  -n, --ranks N       processes; each gets MARROW_RANK, MARROW_NRANKS, MARROW_ROOT, MARROW_HOST_ID (default 1)\n"
-	"      --hosts H       emulated hosts; ranks fill them in blocks (default 1)\n"
+	"      --hosts H       emulated hosts; ranks fill them in blocks; a single rank has them all (default 1)\n"
 	"      --nics K        NICs of each host (default 1)\n"
 	"      --host-ids A,B  names of the hosts (default host0,host1,...)\n"
 	"      --link LAYER    ethernet (default) or infiniband\n"
@@ -142,7 +142,11 @@ static void start_rank(const struct options *o, const struct sn_fabric_mapping *
 	setenv("MARROW_NRANKS", text, 1);
 	snprintf(text, sizeof(text), "127.0.0.1:%d", port);
 	setenv("MARROW_ROOT", text, 1);
-	setenv("MARROW_HOST_ID", fabric->fabric->host_id[(uint64_t)rank * o->hosts / o->ranks], 1);
+	/* One process on several hosts emulates them all, and sees all their NICs. */
+	if (o->hosts <= o->ranks)
+		setenv("MARROW_HOST_ID", fabric->fabric->host_id[(uint64_t)rank * o->hosts / o->ranks], 1);
+	else
+		unsetenv("MARROW_HOST_ID");
 	setenv("MARROW_SOFTNIC_FABRIC", fabric->directory, 1);
 	set_if("MARROW_SOFTNIC_FAULTS", o->faults);
 	set_if("MARROW_SOFTNIC_CHECKS", o->checks);
@@ -234,7 +238,7 @@ static int run(const struct options *o)
 	sigset_t mask;
 	int worst, port = free_port();
 
-	if (o->hosts > SN_HOSTS_MAX || o->hosts > o->ranks || o->ranks > RANKS_MAX) {
+	if (o->hosts > SN_HOSTS_MAX || (o->hosts > o->ranks && o->ranks > 1) || o->ranks > RANKS_MAX) {
 		fprintf(stderr, "marrow-softnic: %u ranks on %u hosts: at most %d ranks, %d hosts, and a rank on each\n", o->ranks, o->hosts, RANKS_MAX,
 			SN_HOSTS_MAX);
 		return EXIT_LAUNCHER;
