@@ -170,6 +170,7 @@ static int create_cq(struct command *c)
 	cq = sn_cq_create(c->context, (void *)(uintptr_t)driver->buf_addr, (void *)(uintptr_t)driver->db_addr, entries + 1, driver->cqe_size);
 	if (!cq)
 		return ENOMEM;
+	sn_uar_watch(c->context, driver->flags & MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX ? driver->uar_page_index : 0);
 	cq->user_handle = c->extended ? extended->user_handle : in->user_handle;
 	cq->channel = channel < 0 ? -1 : sn_channel_of(channel);
 	out->cq_handle = cq->number;

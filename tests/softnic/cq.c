@@ -147,7 +147,7 @@ static void announce(struct sn_cq *cq)
 static void show(struct sn_cq *cq, const struct sn_cqe *cqe)
 {
 	uint32_t place = cq->collapsed ? 0 : cq->produced % cq->entries;
-	uint8_t bytes[CQE_BYTES], owner = cq->collapsed ? 0 : (cq->produced / cq->entries) & 1;
+	uint8_t bytes[CQE_BYTES], owner = (uint8_t)(cq->collapsed ? 0 : cq->produced / cq->entries & 1);
 	uint8_t *at = cq->buffer + (size_t)place * cq->entry_bytes + (cq->entry_bytes - CQE_BYTES);
 	struct sn_qp *qp = cqe->qp;
 	uint64_t torn = sn_fault_value(SN_FAULT_TORN, sn_context_host(cq->context), sn_context_nic(cq->context));

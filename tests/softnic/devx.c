@@ -64,6 +64,7 @@ static int create_cq(struct command *c)
 	cq = sn_cq_create(c->context, buffer, record, entries, entry_bytes);
 	if (!cq)
 		return refuse(c, PRM_STATUS_NO_RESOURCES, "CREATE_CQ: no more");
+	sn_uar_watch(c->context, prm_get(cqc, PRM_CQ_UAR));
 	cq->collapsed = prm_get(cqc, PRM_CQ_COLLAPSED);
 	cq->ignore_overrun = prm_get(cqc, PRM_CQ_IGNORE_OVERRUN);
 	prm_set(c->out, PRM_NUMBER, cq->number);

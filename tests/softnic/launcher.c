@@ -136,6 +136,7 @@ static void start_rank(const struct options *o, const struct sn_fabric_mapping *
 	signal(SIGTERM, SIG_DFL);
 	signal(SIGHUP, SIG_DFL);
 	signal(SIGALRM, SIG_DFL);
+	signal(SIGPIPE, SIG_DFL);
 	snprintf(text, sizeof(text), "%u", rank);
 	setenv("MARROW_RANK", text, 1);
 	snprintf(text, sizeof(text), "%u", o->ranks);
@@ -255,6 +256,7 @@ static int run(const struct options *o)
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
 	sigaction(SIGALRM, &action, NULL);
+	signal(SIGPIPE, SIG_IGN);
 	sigprocmask(SIG_SETMASK, NULL, &mask);
 	for (uint32_t rank = 0; rank < o->ranks; rank++)
 		start_rank(o, &fabric, rank, port, shim, &mask);

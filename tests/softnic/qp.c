@@ -7,6 +7,7 @@
 #include "requester.h"
 #include "responder.h"
 #include "trace.h"
+#include "uar.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -69,6 +70,7 @@ struct sn_qp *sn_qp_create(struct sn_context *context, const struct sn_qp_shape 
 		qp->peer_card = SN_NO_CARD;
 		qp->valid = true;
 		qp->stats = new_stats(qp);
+		sn_uar_watch(context, shape->uar);
 		qps[i] = qp;
 		present[present_count++] = qp;
 		return qp;

@@ -119,6 +119,12 @@ __attribute__((constructor)) static void start(void)
 		snprintf(path, sizeof(path), "%.200s/sysfs/" SN_SYSFS_ALL, directory);
 	setenv("SYSFS_PATH", path, 1);
 	pthread_atfork(NULL, NULL, in_child);
+#if defined(__clang__) && defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+	/* clang's runtime is part of the program: other programs, its symbolizer too, cannot load this library. */
+	unsetenv("LD_PRELOAD");
+#endif
+#endif
 }
 
 __attribute__((destructor)) static void finish(void)

@@ -16,6 +16,7 @@ uint32_t sn_uar_alloc(struct sn_context *context)
 	for (uint32_t i = 1; i < UARS_MAX; i++) {
 		if (!uars[i].context && !uars[i].page) {
 			uars[i].context = context;
+			uars[i].watched = false;
 			if (uars_used <= i)
 				uars_used = i + 1;
 			return i;
@@ -56,6 +57,13 @@ void *sn_uar_map(const struct sn_context *context, uint32_t number)
 	return page;
 }
 
+void sn_uar_watch(const struct sn_context *context, uint32_t number)
+{
+	for (uint32_t i = 1; i < uars_used; i++)
+		if (uars[i].context == context && (number == 0 || number == i))
+			uars[i].watched = true;
+}
+
 bool sn_uar_within(const void *start, size_t bytes)
 {
 	return (uintptr_t)start < highest && (uintptr_t)start + bytes > lowest;
@@ -83,7 +91,7 @@ uint32_t sn_uar_poll(sn_uar_rung *rung, void *arg)
 	uint32_t found = 0;
 
 	for (uint32_t i = 1; i < uars_used; i++) {
-		if (!uars[i].page)
+		if (!uars[i].page || !uars[i].watched)
 			continue;
 		for (size_t k = 0; k < sizeof(offsets) / sizeof(offsets[0]); k++) {
 			uint64_t *bell = (uint64_t *)(void *)(uars[i].page + offsets[k]), value;

@@ -18,6 +18,7 @@ struct sn_context;
 struct sn_uar {
 	struct sn_context *context;
 	uint8_t *page;             /* NULL until the program has mapped it */
+	bool watched;
 };
 
 /* Number of a new page (also its handle); 0: none left. */
@@ -26,6 +27,9 @@ int sn_uar_free(uint32_t number);
 bool sn_uar_exists(const struct sn_context *context, uint32_t number);
 /* The program's mmap of a page: MAP_FAILED with errno if there is no such page or it is mapped already. */
 void *sn_uar_map(const struct sn_context *context, uint32_t number);
+/* A queue uses the page: polled from now on. Not earlier: below a sanitizer mmap() is not over when the hook returns. 0: a queue
+ * that does not say which; then all pages of its context. */
+void sn_uar_watch(const struct sn_context *context, uint32_t number);
 /* Might there be a page in this range? Cheap, without lock: asked at each munmap() of the program. */
 bool sn_uar_within(const void *start, size_t bytes);
 /* The program unmaps this range: pages within are polled no more. */

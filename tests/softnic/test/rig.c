@@ -70,7 +70,7 @@ void rig_close(struct rig_port *port)
 struct ibv_mr *rig_register(struct rig_port *port, void *memory, size_t bytes, unsigned more_access)
 {
 	unsigned access = (unsigned)IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | more_access;
-	struct ibv_mr *mr = ibv_reg_mr(port->pd, memory, bytes, (int)access);
+	struct ibv_mr *mr = ibv_reg_mr(port->pd, memory, bytes, access);
 
 	RIG_CHECK(mr);
 	return mr;
@@ -93,7 +93,7 @@ static void make_devx(struct rig_queue *q)
 	struct mlx5dv_devx_umem *sq, *cq, *record;
 	struct mlx5dv_devx_uar *bell, *cq_uar;
 	uint8_t *records = pages(PAGE, 0);
-	uint32_t eqn, cqn;
+	uint32_t eqn = 0, cqn;
 
 	q->sq = pages((size_t)q->blocks * RIG_BLOCK, 0);
 	q->cq = pages((size_t)q->entries * 64, 0xff);
@@ -104,6 +104,11 @@ static void make_devx(struct rig_queue *q)
 	record = mlx5dv_devx_umem_reg(context, records, PAGE, IBV_ACCESS_LOCAL_WRITE);
 	bell = mlx5dv_devx_alloc_uar(context, MLX5DV_UAR_ALLOC_TYPE_BF);
 	cq_uar = mlx5dv_devx_alloc_uar(context, MLX5DV_UAR_ALLOC_TYPE_NC);
+	q->umem[0] = sq;
+	q->umem[1] = cq;
+	q->umem[2] = record;
+	q->uar[0] = bell;
+	q->uar[1] = cq_uar;
 	RIG_CHECK(sq && cq && record && bell && cq_uar && !mlx5dv_devx_query_eqn(context, 0, &eqn));
 
 	prm_set(in, PRM_OPCODE, PRM_OP_CREATE_CQ);
@@ -180,13 +185,19 @@ void rig_make(struct rig_queue *queue, struct rig_port *port, enum rig_kind kind
 
 void rig_destroy(struct rig_queue *queue)
 {
-	/* Rings and umems go with the process. */
 	if (queue->kind == RIG_VERBS) {
 		RIG_CHECK(!ibv_destroy_qp(queue->qp));
 		RIG_CHECK(!ibv_destroy_cq(queue->verbs_cq));
 	} else {
 		RIG_CHECK(!mlx5dv_devx_obj_destroy(queue->qp_object));
 		RIG_CHECK(!mlx5dv_devx_obj_destroy(queue->cq_object));
+		for (int i = 0; i < 3; i++)
+			RIG_CHECK(!mlx5dv_devx_umem_dereg(queue->umem[i]));
+		for (int i = 0; i < 2; i++)
+			mlx5dv_devx_free_uar(queue->uar[i]);
+		free(queue->sq);
+		free(queue->cq);
+		free(queue->record);
 	}
 }
 

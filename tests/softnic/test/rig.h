@@ -38,6 +38,8 @@ struct rig_queue {
 	uint32_t receives;
 	uint16_t completed;  /* counter of the last completion */
 	struct mlx5dv_devx_obj *qp_object, *cq_object;
+	struct mlx5dv_devx_umem *umem[3];
+	struct mlx5dv_devx_uar *uar[2];
 	struct ibv_qp *qp;
 	struct ibv_cq *verbs_cq;
 };
