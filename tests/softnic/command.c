@@ -27,25 +27,29 @@ static void *driver_out(const struct command *c, size_t core_bytes)
 	return c->out_bytes > core_bytes ? (uint8_t *)c->out + core_bytes : NULL;
 }
 
-static int get_context(struct command *c)
+void sn_command_driver_context(void *to, size_t bytes)
 {
-	struct ib_uverbs_get_context_resp *out = c->out;
-	struct mlx5_ib_alloc_ucontext_resp *driver = driver_out(c, sizeof(*out));
 	/* No static doorbell registers: libmlx5 then allocates UARs one by one. */
 	struct mlx5_ib_alloc_ucontext_resp answer = {
 		.qp_tab_size = 1 << 18, .bf_reg_size = 512, .cache_line_size = 64, .max_sq_desc_sz = 1024, .max_rq_desc_sz = 512,
 		.max_send_wqebb = 32768, .max_recv_wr = 32768, .max_srq_recv_wr = 32767, .num_ports = 1, .cqe_version = 1,
 		.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_CREATE_AH, .eth_min_inline = MLX5_USER_INLINE_MODE_NONE, .log_uar_size = 12,
 		.num_uars_per_page = 1, .num_dyn_bfregs = 1024, .response_length = sizeof(answer)};
-	size_t room = c->out_bytes - sizeof(*out);
+
+	if (to)
+		memcpy(to, &answer, bytes < sizeof(answer) ? bytes : sizeof(answer));
+}
+
+static int get_context(struct command *c)
+{
+	struct ib_uverbs_get_context_resp *out = c->out;
 	int fd = sn_channel_open(&c->context->events);
 
 	if (fd < 0)
 		return errno;
 	out->async_fd = (uint32_t)fd;
 	out->num_comp_vectors = 1;
-	if (driver)
-		memcpy(driver, &answer, room < sizeof(answer) ? room : sizeof(answer));
+	sn_command_driver_context(driver_out(c, sizeof(*out)), c->out_bytes - sizeof(*out));
 	return 0;
 }
 

@@ -31,6 +31,8 @@ uint32_t sn_context_nic(const struct sn_context *context);
 /* write() (command.c) and ioctl() (ioctl.c) of the kernel interface; as the system calls, errno set. Lock held. */
 long sn_command(struct sn_context *context, const void *buffer, size_t bytes);
 int sn_ioctl(struct sn_context *context, void *header);
+/* The driver's part of the answer to "get context", for both. */
+void sn_command_driver_context(void *to, size_t bytes);
 /* Forgets the handles of a context's device objects. */
 void sn_ioctl_release(const struct sn_context *context);
 /* A device command (devx.c). 0 with its answer in out (which holds the device's own status), or an errno. */

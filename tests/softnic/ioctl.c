@@ -1,5 +1,6 @@
 /* The kernel interface's ioctls: <rdma/rdma_user_ioctl_cmds.h>, <rdma/mlx5_user_ioctl_cmds.h>. What is not here answers
  * EPROTONOSUPPORT, on which libibverbs falls back to write(). */
+#include "channel.h"
 #include "context.h"
 #include "memory.h"
 #include "prm.h"
@@ -10,6 +11,7 @@
 
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/mlx5_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
@@ -220,6 +222,30 @@ static int dmabuf_mr(struct sn_context *context, struct ib_uverbs_ioctl_hdr *hea
 	return 0;
 }
 
+/* Optional access rights reach the kernel only if it says that it knows them: relaxed ordering is one. */
+static int device(struct ib_uverbs_ioctl_hdr *header)
+{
+	struct ib_uverbs_attr *driver = find(header, UVERBS_ATTR_UHW_OUT);
+
+	if (header->method_id != UVERBS_METHOD_GET_CONTEXT)
+		return EPROTONOSUPPORT;
+	answer32(header, UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, 1);
+	answer64(header, UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS);
+	if (driver)
+		sn_command_driver_context((void *)(uintptr_t)driver->data, driver->len);
+	return 0;
+}
+
+static int events(struct sn_context *context, struct ib_uverbs_ioctl_hdr *header)
+{
+	struct ib_uverbs_attr *fd = find(header, UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE);
+
+	if (header->method_id != UVERBS_METHOD_ASYNC_EVENT_ALLOC || !fd)
+		return EPROTONOSUPPORT;
+	fd->data_s64 = sn_channel_open(&context->events);
+	return fd->data_s64 < 0 ? errno : 0;
+}
+
 static int execute(struct sn_context *context, struct ib_uverbs_ioctl_hdr *header)
 {
 	switch (header->object_id) {
@@ -227,6 +253,8 @@ static int execute(struct sn_context *context, struct ib_uverbs_ioctl_hdr *heade
 	case MLX5_IB_OBJECT_DEVX_UMEM: return umem(context, header);
 	case MLX5_IB_OBJECT_DEVX: return devx(context, header);
 	case MLX5_IB_OBJECT_DEVX_OBJ: return object(context, header);
+	case UVERBS_OBJECT_DEVICE: return device(header);
+	case UVERBS_OBJECT_ASYNC_EVENT: return events(context, header);
 	case UVERBS_OBJECT_MR:
 		return header->method_id == UVERBS_METHOD_REG_DMABUF_MR ? dmabuf_mr(context, header) : EPROTONOSUPPORT;
 	default: return EPROTONOSUPPORT;

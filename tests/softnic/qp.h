@@ -69,6 +69,7 @@ struct sn_qp {
 	/* Responder. */
 	uint32_t expected_psn;
 	struct sn_arrival *arrivals;
+	uint64_t hold_ns;          /* a fault: until then what was passed stays where it is */
 	uint64_t read_offset;      /* bytes sent of the READ that is being answered */
 	uint16_t received;         /* receive WQEs used */
 };

@@ -49,7 +49,7 @@ static void ring(struct sn_qp *qp, uint64_t now)
 void sn_requester_doorbell(uint32_t uar, uint32_t offset, uint32_t first, uint32_t second)
 {
 	struct sn_qp *qp = sn_qp_find(second >> 8), *other;
-	uint64_t now = sn_now_ns(), count;
+	uint64_t now = sn_now_ns();
 
 	if (!qp) {
 		sn_check_failed(SN_CHECK_DOORBELL_QP, NULL, NULL, 0, "doorbell 0x%08x 0x%08x at UAR %u + 0x%x names no queue pair", first, second,
@@ -57,7 +57,7 @@ void sn_requester_doorbell(uint32_t uar, uint32_t offset, uint32_t first, uint32
 		return;
 	}
 	sn_trace("doorbell", qp, first >> 8 & 0xffff, 0, 0, "uar=%u+%x", uar, offset);
-	count = atomic_fetch_add_explicit(&qp->stats->doorbells, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&qp->stats->doorbells, 1, memory_order_relaxed);
 	if (qp->uar != uar || qp->recordless != (offset == SN_UAR_RECORDLESS)) {
 		sn_check_failed(SN_CHECK_DOORBELL_QP, qp, NULL, 0, "rung at UAR %u + 0x%x, the queue pair has UAR %u and %s", uar, offset, qp->uar,
 				qp->recordless ? "no record" : "a record");
@@ -67,7 +67,7 @@ void sn_requester_doorbell(uint32_t uar, uint32_t offset, uint32_t first, uint32
 		sn_check_failed(SN_CHECK_DOORBELL_STATE, qp, NULL, 0, "rung in state %s", sn_qp_state_name(qp->state));
 		return;
 	}
-	if (value_of(SN_FAULT_DROP_DOORBELL, qp) > sn_fault_dice(SN_FAULT_DROP_DOORBELL, sn_qp_identity(qp), count) % 100) {
+	if (value_of(SN_FAULT_DROP_DOORBELL, qp) > sn_fault_dice(SN_FAULT_DROP_DOORBELL, sn_qp_identity(qp), first) % 100) {
 		sn_trace("lost", qp, first >> 8 & 0xffff, 0, 0, "doorbell dropped");
 		return;
 	}

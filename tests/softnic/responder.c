@@ -126,6 +126,8 @@ static struct sn_arrival **choose(struct sn_qp *qp, uint64_t now)
 
 	if (!percent || qp->read_offset)
 		return chosen;
+	if (now < qp->hold_ns)
+		return NULL;
 	for (a = qp->arrivals; a && n < HOLD_PACKETS; a = a->next)
 		n++;
 	if (n < HOLD_PACKETS && qp->arrivals->head.kind == SN_WRITE && now - qp->arrivals->ns < HOLD_NS)
@@ -142,6 +144,9 @@ static struct sn_arrival **choose(struct sn_qp *qp, uint64_t now)
 		if (sn_fault_dice(SN_FAULT_REORDER, sn_qp_identity(qp), (uint64_t)(*link)->head.psn << 8 | 1) % 100 >= percent)
 			break;
 	}
+	/* Time for the program to see the one and not yet the other. */
+	if (chosen != &qp->arrivals)
+		qp->hold_ns = now + sn_fault_dice(SN_FAULT_REORDER, sn_qp_identity(qp), (uint64_t)(*chosen)->head.psn << 8 | 3) % HOLD_NS;
 	return chosen;
 }
 

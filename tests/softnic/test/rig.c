@@ -176,7 +176,7 @@ static void make_verbs(struct rig_queue *q)
 
 void rig_make(struct rig_queue *queue, struct rig_port *port, enum rig_kind kind, uint32_t blocks)
 {
-	*queue = (struct rig_queue){.port = port, .kind = kind, .blocks = blocks, .entries = 64, .completed = 0xffff};
+	*queue = (struct rig_queue){.port = port, .kind = kind, .blocks = blocks, .entries = 64};
 	if (kind == RIG_VERBS)
 		make_verbs(queue);
 	else
@@ -333,6 +333,7 @@ uint8_t *rig_control(struct rig_queue *queue, uint8_t opcode, uint8_t opmod, uin
 	rig_put32(at, (uint32_t)opmod << 24 | (uint32_t)(queue->next & 0xffff) << 8 | opcode);
 	rig_put32(at + 4, queue->qpn << 8 | size);
 	at[11] = signalled ? 8 : 0;
+	queue->last = (uint16_t)queue->next;
 	queue->next += (size + 3) / 4;
 	return at;
 }
@@ -444,12 +445,9 @@ int rig_wait(struct rig_queue *queue, double seconds)
 
 	for (;;) {
 		if (poll(queue, &syndrome, &counter)) {
-			queue->completed = counter;
 			if (syndrome)
 				return syndrome;
-			/* The last WQE may be of several blocks: within them is enough. */
-			if ((uint16_t)(queue->next - 1 - counter) < 16 && rig_block(queue, counter)[7] &&
-			    (uint16_t)(queue->next - counter) == ((rig_block(queue, counter)[7] & 0x3f) + 3) / 4)
+			if (counter == queue->last)
 				return 0;
 		}
 		if (rig_now() > end)

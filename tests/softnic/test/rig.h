@@ -34,9 +34,9 @@ struct rig_queue {
 	uint64_t *bell;
 	uint32_t qpn, blocks, entries;
 	uint64_t next;       /* block index, runs free */
+	uint16_t last;       /* index of the last WQE */
 	uint64_t consumed;   /* of an ordinary completion queue */
 	uint32_t receives;
-	uint16_t completed;  /* counter of the last completion */
 	struct mlx5dv_devx_obj *qp_object, *cq_object;
 	struct mlx5dv_devx_umem *umem[3];
 	struct mlx5dv_devx_uar *uar[2];
@@ -81,7 +81,7 @@ void rig_ring(struct rig_queue *queue);
 void rig_ring_last(struct rig_queue *queue);
 void rig_bell(struct rig_queue *queue, uint64_t index);
 void rig_record(struct rig_queue *queue, uint32_t value);
-/* Until everything rung is complete: syndrome, 0, or -1 after seconds. */
+/* Until the last WQE, which must be signalled, is complete: syndrome, 0, or -1 after seconds. */
 int rig_wait(struct rig_queue *queue, double seconds);
 double rig_now(void);
 
