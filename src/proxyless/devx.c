@@ -1,7 +1,8 @@
-/* devx.c - queues made by device commands: rings and records in memory of the link's own, one completion entry that is overwritten.
+/* devx.c - queues made by device commands: rings and records in memory of the link's own.
  *
- * Two blocks of pages a link: the send ring with its doorbell records behind it, and the completion ring with its. The completion ring is
- * as large as the send ring although only its first entry is ever written: that is how the public users of collapsed rings have it. */
+ * Two blocks of pages a link: the send ring with its doorbell records behind it, and the completion ring with its. A completion ring has an
+ * entry for each slot, so it cannot overrun. A collapsed one is as large although only its first entry is ever written: that is how the
+ * public users of collapsed rings have it. */
 #include "inside.h"
 #include "prm.h"
 
@@ -63,6 +64,8 @@ static void name_block(struct mrw_link *link, bool completions, uint8_t *block, 
 	if (completions) {
 		link->memory.cq.base = block;
 		link->memory.cq.bytes = ring;
+		link->memory.cq_record.base = block + ring;
+		link->memory.cq_record.bytes = link->nic->config.collapsed ? 0 : page;
 	} else {
 		link->memory.sq.base = block;
 		link->memory.sq.bytes = ring;
@@ -126,8 +129,8 @@ static bool make_cq(struct mrw_link *link, char *why, uint32_t *number)
 	mrw_prm_set(cqc, MRW_PRM_CQC_RECORD_UMEM_VALID, 1);
 	mrw_prm_set(cqc, MRW_PRM_CQC_RECORD_UMEM, link->cq_umem->umem_id);
 	mrw_prm_set(cqc, MRW_PRM_CQC_RECORD_OFFSET, link->memory.cq.bytes);
-	mrw_prm_set(cqc, MRW_PRM_CQC_COLLAPSED, 1);
-	mrw_prm_set(cqc, MRW_PRM_CQC_IGNORE_OVERRUN, 1);
+	mrw_prm_set(cqc, MRW_PRM_CQC_COLLAPSED, nic->config.collapsed != 0);
+	mrw_prm_set(cqc, MRW_PRM_CQC_IGNORE_OVERRUN, nic->config.collapsed != 0);
 	mrw_prm_set(cqc, MRW_PRM_CQC_LOG_SIZE, log_of(nic->config.slots));
 	mrw_prm_set(cqc, MRW_PRM_CQC_LOG_PAGE_SIZE, log_of(page_bytes()) - 12);
 	mrw_prm_set(cqc, MRW_PRM_CQC_UAR, link->uar->page_id);
@@ -204,9 +207,9 @@ bool mrw_devx_make(struct mrw_link *link, char why[MRW_WHY_BYTES])
 	queue->record = (uint32_t *)link->memory.record.base + 1; /* the first is the receive queue's */
 	queue->doorbell = link->uar->reg_addr;
 	queue->cq = link->memory.cq.base;
-	queue->cq_record = NULL;
 	queue->slots = link->nic->config.slots;
-	queue->cq_slots = 1;
+	queue->cq_record = link->nic->config.collapsed ? NULL : link->memory.cq_record.base;
+	queue->cq_slots = link->nic->config.collapsed ? 1 : queue->slots;
 	return true;
 }
 

@@ -21,7 +21,7 @@ struct catalogue {
 
 void mrw_nic_defaults(struct mrw_nic_config *config)
 {
-	*config = (struct mrw_nic_config){.gid_index = -1, .timeout = 18, .retries = 7, .rnr_retries = 7, .slots = 1024};
+	*config = (struct mrw_nic_config){.gid_index = -1, .timeout = 18, .retries = 7, .rnr_retries = 7, .slots = 1024, .collapsed = 1};
 }
 
 static enum marrow_status catalogue_open(struct catalogue *c)

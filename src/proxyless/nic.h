@@ -14,7 +14,7 @@ struct mrw_nic;
 /* How queues are made. */
 enum mrw_queues {
 	MRW_QUEUES_AUTO,  /* DEVX, and verbs where that is not to be had (said at level info) */
-	MRW_QUEUES_DEVX,  /* device commands: rings in our memory, collapsed completion queue */
+	MRW_QUEUES_DEVX,  /* device commands: rings in our memory */
 	MRW_QUEUES_VERBS  /* libmlx5's own queues, opened by mlx5dv_init_obj */
 };
 struct mrw_region_handle;
@@ -29,13 +29,16 @@ struct mrw_nic_config {
 	uint32_t retries, rnr_retries;
 	uint32_t slots;           /* WQEBBs of a send queue, a power of two, 16 to 32768; queues made by verbs may get more */
 	enum mrw_queues queues;
+	/* DEVX: 1: one completion entry, overwritten by each completion: cheapest to look at, but when a request fails those flushed behind it
+	 * soon hide its syndrome (0x05 is seen instead). 0: a ring of them, as with verbs. */
+	uint32_t collapsed;
 };
 void mrw_nic_defaults(struct mrw_nic_config *config);
 
 /* What ranks tell each other and users ask for. */
 struct mrw_nic_info {
 	char name[64];
-	uint32_t port, infiniband, mtu /* bytes */, speed_gbit, lid, max_queues, devx /* 1: collapsed completion queues */, reserved;
+	uint32_t port, infiniband, mtu /* bytes */, speed_gbit, lid, max_queues, devx /* 1: queues by device commands */, reserved;
 	uint8_t gid[16];
 };
 

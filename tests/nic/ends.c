@@ -111,7 +111,8 @@ struct mrw_nic_config config_of(const char *queues, uint32_t slots)
 	mrw_nic_defaults(&config);
 	if (slots)
 		config.slots = slots;
-	config.queues = !strcmp(queues, "devx") ? MRW_QUEUES_DEVX : !strcmp(queues, "verbs") ? MRW_QUEUES_VERBS : MRW_QUEUES_AUTO;
+	config.queues = !strncmp(queues, "devx", 4) ? MRW_QUEUES_DEVX : !strcmp(queues, "verbs") ? MRW_QUEUES_VERBS : MRW_QUEUES_AUTO;
+	config.collapsed = strcmp(queues, "devx_ring") != 0;
 	/* A resend after 2 ms, and seldom: tests wait for the end of it. */
 	config.timeout = 9;
 	config.retries = 3;

@@ -46,7 +46,7 @@ bool put(struct end *end, const struct mrw_region *peer, uint64_t from, uint64_t
 bool wait_done(struct end *end, uint64_t last);
 bool wait_word(const struct end *end, uint64_t offset, uint64_t value);
 
-/* Configuration from "devx", "verbs" or "auto". slots 0: the default. */
+/* Configuration from "devx", "devx_ring" (a ring of completions), "verbs" or "auto". slots 0: the default. */
 struct mrw_nic_config config_of(const char *queues, uint32_t slots);
 
 #endif

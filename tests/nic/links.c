@@ -1,5 +1,6 @@
 /* links.c - one process, two NICs, links between them made in each way: data and flags both ways, every kind of request, more requests
- * than 16 bits count through a small ring, a wrong key, and everything taken apart again. Argument: devx, verbs or auto. */
+ * than 16 bits count through a small ring, a wrong key, and everything taken apart again. Arguments: devx,
+ * devx_ring, verbs or auto; infiniband. */
 #include "ends.h"
 
 #include <sched.h>
@@ -24,8 +25,10 @@ static void info_says_what_is_there(const struct end *end, bool infiniband)
 	CHECK(info.devx == (strcmp(queues, "verbs") != 0));
 	if (!infiniband) /* IPv4-mapped */
 		CHECK(info.gid[10] == 0xff && info.gid[11] == 0xff);
-	CHECK(end->queue.cq_slots == (info.devx ? 1 : end->queue.cq_slots) && end->queue.slots >= SLOTS);
-	CHECK((end->queue.cq_record == NULL) == (info.devx == 1));
+	bool collapsed = info.devx && strcmp(queues, "devx_ring");
+
+	CHECK((end->queue.cq_slots == 1) == collapsed && end->queue.slots >= SLOTS);
+	CHECK((end->queue.cq_record == NULL) == collapsed);
 	CHECK(mrw_nic_trouble(end->nic) == NULL);
 }
 
@@ -35,6 +38,7 @@ static void memory_is_in_whole_pages(const struct end *end)
 
 	mrw_link_get_memory(end->link, &m);
 	CHECK(((uintptr_t)m.sq.base | (uintptr_t)m.record.base | (uintptr_t)m.cq.base | (uintptr_t)m.doorbell.base) % 4096 == 0);
+	CHECK((m.cq_record.bytes != 0) == (end->queue.cq_record != NULL));
 	CHECK(m.sq.bytes >= (uint64_t)end->queue.slots * 64 && m.record.bytes % 4096 == 0 && m.doorbell.bytes == 4096);
 	CHECK((uint8_t *)end->queue.doorbell >= (uint8_t *)m.doorbell.base && (uint8_t *)end->queue.doorbell < (uint8_t *)m.doorbell.base + 4096);
 	CHECK((uint8_t *)end->queue.record >= (uint8_t *)m.record.base && (uint8_t *)end->queue.record < (uint8_t *)m.record.base + m.record.bytes);
