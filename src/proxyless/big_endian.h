@@ -8,13 +8,20 @@
 MRW_STATIC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are turned round without asking");
 #endif
 
+#if MRW_ON_CUDA
+MRW_DEV uint32_t mrw_be32(uint32_t x)
+{
+	return __byte_perm(x, 0, 0x0123);
+}
+#else
 /* Compilers make one instruction of it. */
-MRW_PURE uint32_t mrw_be32(uint32_t x)
+MRW_DEV uint32_t mrw_be32(uint32_t x)
 {
 	return x >> 24 | (x >> 8 & 0xff00u) | (x << 8 & 0xff0000u) | x << 24;
 }
+#endif
 
-MRW_PURE uint64_t mrw_be64(uint64_t x)
+MRW_DEV uint64_t mrw_be64(uint64_t x)
 {
 	return (uint64_t)mrw_be32((uint32_t)x) << 32 | mrw_be32((uint32_t)(x >> 32));
 }

@@ -38,7 +38,7 @@ MRW_DEV bool mrw_poll_collapsed(struct mrw_queue *q)
 }
 
 /* A ring of entries that one thread at a time takes; the others need not wait for it. */
-MRW_DEV bool mrw_poll_owned(struct mrw_queue *q)
+MRW_DEV_CALL bool mrw_poll_owned(struct mrw_queue *q)
 {
 	if (mrw_compare_swap_ordered(&q->polling, 0, 1) != 0)
 		return true;
