@@ -620,6 +620,11 @@ void sn_requester_answer(const struct sn_packet *packet, uint64_t now)
 	}
 }
 
+static bool is_down(const struct sn_qp *qp)
+{
+	return atomic_load_explicit(&sn_fabric.fabric->card[qp->context->card].down, memory_order_acquire);
+}
+
 bool sn_requester_run(struct sn_qp *qp, uint64_t now)
 {
 	uint16_t producer = qp->producer;
@@ -628,7 +633,7 @@ bool sn_requester_run(struct sn_qp *qp, uint64_t now)
 	if (qp->state != SN_QP_RTS && qp->state != SN_QP_ERROR)
 		return false;
 	/* A NIC that has vanished does nothing more, not even to complain. */
-	if (__atomic_load_n((uint32_t *)&sn_fabric.fabric->card[qp->context->card].down, __ATOMIC_ACQUIRE))
+	if (is_down(qp))
 		return false;
 	if ((qp->rung && now >= qp->look_ns) || (sn_fault_any(SN_FAULT_EAGER) && value_of(SN_FAULT_EAGER, qp))) {
 		qp->rung = false;
@@ -642,6 +647,8 @@ bool sn_requester_run(struct sn_qp *qp, uint64_t now)
 	}
 	while (!qp->stopped && qp->fetched != qp->producer && qp->window_count < SN_WINDOW && fetch(qp))
 		any = true;
+	if (is_down(qp))
+		return any;
 	mind_silence(qp, now);
 	any |= send_some(qp, now);
 	any |= complete(qp);

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, USER_INDEX = 7, TIMEOUT = 8, RETRIES = 2 };
+enum { PAGE = 4096, USER_INDEX = 7, TIMEOUT = 8, RETRIES = 2, RNR_TIMER = 24 /* 41 ms */ };
 
 void rig_check(bool held, const char *text, const char *file, int line)
 {
@@ -229,6 +229,7 @@ static void connect_devx(struct rig_queue *q, uint32_t peer_qpn, const union ibv
 	move(q, PRM_OP_RST2INIT_QP, in);
 
 	prm_set(qpc, PRM_QP_MTU, IBV_MTU_4096);
+	prm_set(qpc, PRM_QP_MIN_RNR_TIMER, RNR_TIMER);
 	prm_set(qpc, PRM_QP_REMOTE_QPN, peer_qpn);
 	memcpy(path + PRM_PATH_GID, peer->raw, 16);
 	prm_set(path, PRM_PATH_MAC_HIGH, (uint32_t)ah.av->rmac[0] << 8 | ah.av->rmac[1]);
@@ -253,7 +254,7 @@ static void connect_verbs(struct rig_queue *q, uint32_t peer_qpn, const union ib
 	attr.path_mtu = IBV_MTU_4096;
 	attr.dest_qp_num = peer_qpn;
 	attr.max_dest_rd_atomic = 16;
-	attr.min_rnr_timer = 12;
+	attr.min_rnr_timer = RNR_TIMER;
 	attr.ah_attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1, .grh = {.dgid = *peer, .sgid_index = 3, .hop_limit = 1}};
 	RIG_CHECK(!ibv_modify_qp(q->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 				 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
