@@ -4,8 +4,11 @@ set -uo pipefail
 tool=$1 vanishing=$2
 failed=0
 
+# Fabrics of processes that we started; others may be at work here too.
 left() {
-	find /dev/shm -maxdepth 1 -name 'marrow-softnic.*' -newer "$began" 2>/dev/null
+	while read -r pid; do
+		[ ! -e "/dev/shm/marrow-softnic.$pid" ] || echo "/dev/shm/marrow-softnic.$pid"
+	done <"$pids"
 }
 
 # check NAME EXPECTED ACTUAL
@@ -18,11 +21,13 @@ check() {
 	fi
 }
 
-began=$(mktemp)
-trap 'rm -f "$began"' EXIT
+pids=$(mktemp)
+trap 'rm -f "$pids"' EXIT
 
 status_of() {
-	"$@" >/dev/null 2>&1
+	"$@" >/dev/null 2>&1 &
+	echo $! >>"$pids"
+	wait $!
 	echo $?
 }
 
@@ -51,6 +56,7 @@ check "event of a NIC that vanishes" 0 "$(status_of "$tool" run --nics 2 --fault
 # Interrupted: the launcher passes it on and cleans up.
 "$tool" run -n 2 -- sleep 30 >/dev/null 2>&1 &
 launcher=$!
+echo $launcher >>"$pids"
 sleep 0.5
 kill -TERM $launcher
 wait $launcher
@@ -58,20 +64,21 @@ check "interrupted" 143 $?
 check "nothing is left in /dev/shm" "" "$(left)"
 
 # Killed outright: its processes go with it, and the next one sweeps up.
-"$tool" run -n 2 -- sleep 31 >/dev/null 2>&1 &
+"$tool" run -n 2 -- sleep 31.25 >/dev/null 2>&1 &
 launcher=$!
+echo $launcher >>"$pids"
 sleep 0.5
 kill -KILL $launcher
 wait $launcher 2>/dev/null
 sleep 0.2
-check "no process outlives a killed launcher" "" "$(pgrep -f '^sleep 31$')"
+check "no process outlives a killed launcher" "" "$(pgrep -f '^sleep 31.25$')"
 "$tool" run -- true
 check "the next one sweeps up" "" "$(left)"
 
 # A process without launcher makes a fabric of its own.
 shim=$(dirname "$tool")/libmarrow-softnic.so
 if [ -z "${SOFTNIC_SANITIZED-}" ]; then
-	check "without launcher" 0 "$(MARROW_SOFTNIC_NICS=2 MARROW_SOFTNIC_FAULTS=vanish@5 LD_PRELOAD=$shim status_of "$vanishing")"
+	check "without launcher" 0 "$(MARROW_SOFTNIC_NICS=2 MARROW_SOFTNIC_FAULTS=vanish@5 status_of env "LD_PRELOAD=$shim" "$vanishing")"
 	check "nothing is left by it either" "" "$(left)"
 fi
 [ "$failed" = 0 ] || exit 1

@@ -280,14 +280,23 @@ void rig_connect_pair(struct rig_queue *a, struct rig_queue *b)
 	rig_connect(b, a->qpn, &a->port->gid);
 }
 
+static int peer_fd = -1;
+
+void rig_wait_gone(void)
+{
+	char byte;
+
+	RIG_CHECK(recv(peer_fd, &byte, 1, 0) <= 0);
+	usleep(20000);
+}
+
 void rig_swap(const void *mine, void *other, size_t bytes)
 {
-	static int fd = -1;
 	const char *rank = getenv("MARROW_RANK"), *root = getenv("MARROW_ROOT");
 	double end = rig_now() + 20;
 
 	RIG_CHECK(rank && root);
-	if (fd < 0) {
+	if (peer_fd < 0) {
 		struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
 					      .sin_port = htons((uint16_t)atoi(strchr(root, ':') + 1))};
 		int s = socket(AF_INET, SOCK_STREAM, 0), on = 1;
@@ -295,17 +304,17 @@ void rig_swap(const void *mine, void *other, size_t bytes)
 		if (atoi(rank) == 0) {
 			setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 			RIG_CHECK(!bind(s, (struct sockaddr *)&address, sizeof(address)) && !listen(s, 1));
-			fd = accept(s, NULL, NULL);
+			peer_fd = accept(s, NULL, NULL);
 			close(s);
 		} else {
 			while (connect(s, (struct sockaddr *)&address, sizeof(address)) && rig_now() < end)
 				usleep(10000);
-			fd = s;
+			peer_fd = s;
 		}
-		RIG_CHECK(fd >= 0);
+		RIG_CHECK(peer_fd >= 0);
 	}
-	RIG_CHECK(send(fd, mine, bytes, MSG_NOSIGNAL) == (ssize_t)bytes);
-	RIG_CHECK(recv(fd, other, bytes, MSG_WAITALL) == (ssize_t)bytes);
+	RIG_CHECK(send(peer_fd, mine, bytes, MSG_NOSIGNAL) == (ssize_t)bytes);
+	RIG_CHECK(recv(peer_fd, other, bytes, MSG_WAITALL) == (ssize_t)bytes);
 }
 
 void rig_put32(uint8_t *at, uint32_t value)

@@ -230,7 +230,7 @@ int main(void)
 	qp = meet(&peer);
 	if (rank == 1)
 		_exit(0);
-	usleep(100000);
+	rig_wait_gone();
 	post(qp, IBV_WR_RDMA_WRITE, 0, 64, peer.memory, peer.rkey, IBV_SEND_SIGNALED, 40);
 	expect(IBV_WC_RETRY_EXC_ERR, 40);
 	puts("peer's process gone: ok");
