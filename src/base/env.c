@@ -60,7 +60,7 @@ static bool is_known(const char *name, size_t bytes)
 	return false;
 }
 
-/* MARROW_TEST_* belongs to the tests. */
+/* MARROW_TEST_* belongs to the tests, MARROW_SOFTNIC_* to their model of a NIC. */
 static void check_names(void)
 {
 	for (char **entry = environ; entry && *entry; entry++) {
