@@ -189,8 +189,11 @@ static int create_cq(struct command *c)
 static int destroy_cq(struct command *c)
 {
 	const struct ib_uverbs_destroy_cq *in = c->in;
+	struct ib_uverbs_destroy_cq_resp *out = c->out;
 	struct sn_cq *cq = sn_cq_find(c->context, in->cq_handle);
 
+	if (cq && out)
+		out->comp_events_reported = cq->announced;
 	return cq ? sn_cq_destroy(cq) : EINVAL;
 }
 

@@ -141,6 +141,7 @@ static void announce(struct sn_cq *cq)
 	if (!cq->armed || cq->channel < 0)
 		return;
 	cq->armed = false;
+	cq->announced++;
 	sn_channel_say(cq->channel, &event, sizeof(event));
 }
 

@@ -36,6 +36,7 @@ struct sn_cq {
 	uint64_t user_handle;
 	int channel;               /* descriptor to announce at, -1 */
 	bool armed;
+	uint32_t announced;        /* events, which the program must acknowledge before the queue goes */
 	/* Completions that faults hold back: a ring. */
 	struct sn_cqe held[SN_HELD_MAX];
 	uint64_t due_ns[SN_HELD_MAX];

@@ -2,6 +2,7 @@
 #include "check.h"
 #include "context.h"
 #include "cq.h"
+#include "doorbell.h"
 #include "fault.h"
 #include "outbox.h"
 #include "qp.h"
@@ -15,13 +16,14 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 enum { PACKETS_A_TURN = 64 };
 /* Without work the thread yields, then sleeps, longer after a while: doorbells are memory, nothing wakes it. */
-#define YIELD_NS 50000u
+#define YIELD_NS 100000u
 #define NAP_AFTER_NS 5000000u
-#define SHORT_NAP_NS 20000
+#define SHORT_NAP_NS 10000
 #define LONG_NAP_NS 200000
 
 struct sn_fabric_mapping sn_fabric;
@@ -81,7 +83,7 @@ static void rung(void *arg, uint32_t number, uint32_t offset, uint32_t first, ui
 	if (offset == SN_UAR_ARM)
 		sn_cq_arm(second & 0xffffff);
 	else
-		sn_requester_doorbell(number, offset, first, second);
+		sn_doorbell(number, offset, first, second);
 }
 
 /* With "merge" the registers are looked at rarely. */
@@ -143,6 +145,8 @@ static void *engine(void *arg)
 {
 	uint64_t busy_ns = sn_now_ns();
 
+	/* Naps as short as they say: the kernel would round them up to 50 us. */
+	prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
 	while (!atomic_load(&stop)) {
 		uint64_t now = sn_now_ns();
 		bool any;

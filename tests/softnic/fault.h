@@ -11,12 +11,15 @@
 
 /* X(id, "name", value if none is given, what happens). */
 #define SN_FAULT_LIST(X) \
-	X(REORDER, "reorder", 50, "with this percentage: chunks of a message, and lines of a chunk, land out of order; so do whole messages if one of two neighbours goes to relaxed-ordering memory; never past atomics") \
+	X(REORDER, "reorder", 50, \
+	  "with this percentage: chunks of a message, and lines of a chunk, land out of order; so do whole messages if one " \
+	  "of two goes to relaxed-ordering memory; never past atomics") \
 	X(INTERLEAVE, "interleave", 50, "with this percentage a queue pair that could go on is passed over") \
 	X(LATE, "late", 200, "a doorbell is looked at up to this many microseconds later") \
 	X(EAGER, "eager", 1, "WQEs are executed as soon as the record names them, before any doorbell") \
 	X(DELAY, "delay", 200, "completions are written up to this many microseconds late") \
-	X(COALESCE, "coalesce", 4, "completions are held until there are this many (or 1 ms has passed); a collapsed queue shows the last one only") \
+	X(COALESCE, "coalesce", 4, \
+	  "completions are held until there are this many (or 1 ms has passed); a collapsed queue shows the last one only") \
 	X(TORN, "torn", 20, "a completion is written in pieces, this many microseconds in all, op_own last") \
 	X(DROP_DOORBELL, "drop_doorbell", 10, "this percentage of doorbells is lost") \
 	X(MERGE, "merge", 100, "the registers are looked at every so many microseconds only: doorbells merge") \

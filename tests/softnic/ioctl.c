@@ -105,7 +105,7 @@ static int umem(struct sn_context *context, struct ib_uverbs_ioctl_hdr *header)
 		return EPROTONOSUPPORT;
 	/* A dma-buf carries no address, and a umem has no other. */
 	if (dmabuf)
-		return dmabuf->data_s64 < 0 ? EBADF : EOPNOTSUPP;
+		return (int32_t)dmabuf->data < 0 ? EBADF : EOPNOTSUPP;
 	id = sn_umem_register(context, number(header, MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR), number(header, MLX5_IB_ATTR_DEVX_UMEM_REG_LEN));
 	if (!id)
 		return ENOMEM;
@@ -209,7 +209,8 @@ static int dmabuf_mr(struct sn_context *context, struct ib_uverbs_ioctl_hdr *hea
 	uint64_t iova = number(header, UVERBS_ATTR_REG_DMABUF_MR_IOVA);
 	struct sn_mr *mr;
 
-	if (!fd || fd->data_s64 < 0)
+	/* A plain number of 32 bits. */
+	if (!fd || (int32_t)fd->data < 0)
 		return EBADF;
 	mr = sn_mr_register(context, (uint32_t)number(header, UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE), iova, iova,
 			    number(header, UVERBS_ATTR_REG_DMABUF_MR_LENGTH),

@@ -210,7 +210,7 @@ static int wait_for_all(void)
 			worst = worse(worst, status_of(status));
 		}
 	}
-	return was_ending ? worse(worst, 128 + was_ending) : worst;
+	return was_ending && was_ending != SIGALRM ? worse(worst, 128 + was_ending) : worst;
 }
 
 static uint32_t report_checks(const struct sn_fabric *fabric)

@@ -55,7 +55,7 @@ struct sn_qp {
 	int peer_card;
 
 	/* Requester. Indices are of blocks, modulo 2^16. */
-	uint16_t producer, fetched, reported;
+	uint16_t producer, looked, fetched, reported;
 	uint64_t executed;         /* WQEs ever looked at */
 	bool rung;
 	uint64_t look_ns;

@@ -2,14 +2,14 @@
 #include "check.h"
 #include "context.h"
 #include "dma.h"
+#include "doorbell.h"
 #include "engine.h"
 #include "fault.h"
 #include "memory.h"
+#include "message.h"
 #include "outbox.h"
 #include "trace.h"
-#include "uar.h"
 
-#include <endian.h>
 #include <infiniband/verbs.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,81 +33,6 @@ static uint64_t nth_of(enum sn_fault fault, const struct sn_qp *qp)
 static struct sn_request *request_at(struct sn_qp *qp, uint32_t n)
 {
 	return &qp->window[(qp->window_first + n) % SN_WINDOW];
-}
-
-/* ---- doorbells and records */
-
-static void ring(struct sn_qp *qp, uint64_t now)
-{
-	uint64_t late = value_of(SN_FAULT_LATE, qp);
-
-	if (!qp->rung && late)
-		qp->look_ns = now + sn_fault_dice(SN_FAULT_LATE, sn_qp_identity(qp), qp->executed) % (late * 1000 + 1);
-	qp->rung = true;
-}
-
-void sn_requester_doorbell(uint32_t uar, uint32_t offset, uint32_t first, uint32_t second)
-{
-	struct sn_qp *qp = sn_qp_find(second >> 8), *other;
-	uint64_t now = sn_now_ns();
-
-	if (!qp) {
-		sn_check_failed(SN_CHECK_DOORBELL_QP, NULL, NULL, 0, "doorbell 0x%08x 0x%08x at UAR %u + 0x%x names no queue pair", first, second,
-				uar, offset);
-		return;
-	}
-	sn_trace("doorbell", qp, first >> 8 & 0xffff, 0, 0, "uar=%u+%x", uar, offset);
-	atomic_fetch_add_explicit(&qp->stats->doorbells, 1, memory_order_relaxed);
-	if (qp->uar != uar || qp->recordless != (offset == SN_UAR_RECORDLESS)) {
-		sn_check_failed(SN_CHECK_DOORBELL_QP, qp, NULL, 0, "rung at UAR %u + 0x%x, the queue pair has UAR %u and %s", uar, offset, qp->uar,
-				qp->recordless ? "no record" : "a record");
-		return;
-	}
-	if (qp->state != SN_QP_RTS && qp->state != SN_QP_SQD && qp->state != SN_QP_ERROR) {
-		sn_check_failed(SN_CHECK_DOORBELL_STATE, qp, NULL, 0, "rung in state %s", sn_qp_state_name(qp->state));
-		return;
-	}
-	if (value_of(SN_FAULT_DROP_DOORBELL, qp) > sn_fault_dice(SN_FAULT_DROP_DOORBELL, sn_qp_identity(qp), first) % 100) {
-		sn_trace("lost", qp, first >> 8 & 0xffff, 0, 0, "doorbell dropped");
-		return;
-	}
-	if (qp->recordless)
-		qp->producer = (uint16_t)(first >> 8);
-	ring(qp, now);
-	/* Doorbells that this one has replaced in the register. */
-	for (uint32_t n = 0; (other = sn_qp_nth(n)); n++)
-		if (other != qp && other->uar == uar && other->state == SN_QP_RTS && !other->recordless &&
-		    be32toh(sn_dma_load32(&other->record[1])) != other->producer)
-			ring(other, now);
-}
-
-static void look(struct sn_qp *qp)
-{
-	uint32_t record;
-	uint16_t ahead;
-
-	if (qp->recordless)
-		return;
-	record = be32toh(sn_dma_load32(&qp->record[1]));
-	if (record > 0xffff)
-		sn_check_failed(SN_CHECK_RECORD_RANGE, qp, NULL, 0, "the record holds 0x%x", record);
-	ahead = (uint16_t)(record - qp->producer);
-	if (ahead == 0)
-		return;
-	if (ahead > 0x8000) {
-		sn_check_failed(SN_CHECK_RECORD_BACKWARDS, qp, NULL, 0, "the record holds %u, it held %u", record & 0xffff, qp->producer);
-		return;
-	}
-	qp->producer = (uint16_t)record;
-}
-
-static void check_overrun(struct sn_qp *qp, uint16_t producer_before)
-{
-	uint16_t ahead = (uint16_t)(qp->producer - qp->reported);
-
-	if (qp->producer != producer_before && ahead > qp->sq_blocks)
-		sn_check_failed(SN_CHECK_RING_OVERRUN, qp, NULL, 0, "producer %u, last reported completion before %u: %u blocks in a ring of %u",
-				qp->producer, qp->reported, ahead, qp->sq_blocks);
 }
 
 /* ---- looking at WQEs */
@@ -218,60 +143,6 @@ static bool fetch(struct sn_qp *qp)
 
 /* ---- packets out */
 
-/* bytes at offset of a message's source. */
-static void gather(const struct sn_wqe *wqe, uint64_t offset, uint8_t *to, uint32_t bytes)
-{
-	for (uint32_t i = 0; bytes; i++) {
-		const struct sn_segment *segment = &wqe->segment[i];
-		uint64_t part;
-
-		if (offset >= segment->bytes) {
-			offset -= segment->bytes;
-			continue;
-		}
-		part = segment->bytes - offset < bytes ? segment->bytes - offset : bytes;
-		if (segment->inline_at)
-			memcpy(to, wqe->bytes + segment->inline_at + offset, part);
-		else
-			sn_dma_read(to, segment->address + offset, part);
-		to += part;
-		bytes -= (uint32_t)part;
-		offset = 0;
-	}
-}
-
-static void scatter(const struct sn_wqe *wqe, uint64_t offset, const uint8_t *from, uint32_t bytes, uint64_t shuffle)
-{
-	for (uint32_t i = 0; bytes; i++) {
-		const struct sn_segment *segment = &wqe->segment[i];
-		uint64_t part;
-
-		if (offset >= segment->bytes) {
-			offset -= segment->bytes;
-			continue;
-		}
-		part = segment->bytes - offset < bytes ? segment->bytes - offset : bytes;
-		sn_dma_write(segment->address + offset, from, part, SN_DMA_ORDERED, shuffle);
-		from += part;
-		bytes -= (uint32_t)part;
-		offset = 0;
-	}
-}
-
-static uint64_t digest_of(const uint8_t *bytes, uint32_t count, uint64_t digest)
-{
-	uint64_t word;
-
-	for (; count >= sizeof(word); bytes += sizeof(word), count -= (uint32_t)sizeof(word)) {
-		memcpy(&word, bytes, sizeof(word));
-		digest = (digest ^ word) * 0xff51afd7ed558ccdu;
-		digest ^= digest >> 29;
-	}
-	for (; count; count--)
-		digest = (digest ^ *bytes++) * 0x100000001b3u;
-	return digest;
-}
-
 static bool is_write(const struct sn_wqe *wqe)
 {
 	return wqe->opcode == SN_OP_WRITE || wqe->opcode == SN_OP_WRITE_IMM;
@@ -287,8 +158,8 @@ static bool source_is_same(const struct sn_request *request)
 	for (uint64_t offset = 0; offset < request->wqe.total; offset += SN_MTU) {
 		uint64_t bytes = request->wqe.total - offset < SN_MTU ? request->wqe.total - offset : SN_MTU;
 
-		gather(&request->wqe, offset, chunk, (uint32_t)bytes);
-		digest = digest_of(chunk, (uint32_t)bytes, digest);
+		sn_message_gather(&request->wqe, offset, chunk, (uint32_t)bytes);
+		digest = sn_message_digest(chunk, (uint32_t)bytes, digest);
 	}
 	return digest == request->digest;
 }
@@ -336,9 +207,9 @@ static bool send_one(struct sn_qp *qp, struct sn_request *request, uint64_t now)
 	memcpy(head->operand, wqe->operand, sizeof(head->operand));
 	head->kind = wqe->operand_bytes ? SN_ATOMIC : wqe->opcode == SN_OP_READ ? SN_READ : SN_WRITE;
 	if (bytes) {
-		gather(wqe, offset, packet->payload, bytes);
+		sn_message_gather(wqe, offset, packet->payload, bytes);
 		if (request->digested == request->sent)
-			request->digest = digest_of(packet->payload, bytes, request->digest);
+			request->digest = sn_message_digest(packet->payload, bytes, request->digest);
 	}
 	if (request->digested == request->sent)
 		request->digested++;
@@ -492,7 +363,7 @@ void sn_requester_flush(struct sn_qp *qp)
 
 void sn_requester_reset(struct sn_qp *qp)
 {
-	qp->producer = qp->fetched = qp->reported = 0;
+	qp->producer = qp->looked = qp->fetched = qp->reported = 0;
 	qp->executed = 0;
 	qp->rung = qp->stopped = false;
 	qp->window_first = qp->window_count = qp->in_flight = 0;
@@ -559,7 +430,7 @@ static void land(struct sn_qp *qp, struct sn_request *request, const struct sn_p
 	if (value_of(SN_FAULT_REORDER, qp))
 		shuffle = sn_fault_dice(SN_FAULT_REORDER, sn_qp_identity(qp), head->psn + head->offset);
 	if (head->kind == SN_READ_DATA) {
-		scatter(&request->wqe, head->offset, packet->payload, head->bytes, shuffle);
+		sn_message_scatter(&request->wqe, head->offset, packet->payload, head->bytes, shuffle);
 		request->landed += head->bytes;
 		if (request->landed == request->wqe.total)
 			acknowledge(qp, request);
@@ -569,9 +440,9 @@ static void land(struct sn_qp *qp, struct sn_request *request, const struct sn_p
 
 		/* Host endian, however the operands came. */
 		if (head->operand_bytes == 4)
-			scatter(&request->wqe, 0, (const uint8_t *)&half, 4, 0);
+			sn_message_scatter(&request->wqe, 0, (const uint8_t *)&half, 4, 0);
 		else
-			scatter(&request->wqe, 0, (const uint8_t *)&old, 8, 0);
+			sn_message_scatter(&request->wqe, 0, (const uint8_t *)&old, 8, 0);
 		acknowledge(qp, request);
 	}
 }
@@ -620,28 +491,29 @@ void sn_requester_answer(const struct sn_packet *packet, uint64_t now)
 	}
 }
 
+static bool is_down(const struct sn_qp *qp)
+{
+	return atomic_load_explicit(&sn_fabric.fabric->card[qp->context->card].down, memory_order_acquire);
+}
+
 bool sn_requester_run(struct sn_qp *qp, uint64_t now)
 {
-	uint16_t producer = qp->producer;
-	bool any = false;
+	bool any;
 
 	if (qp->state != SN_QP_RTS && qp->state != SN_QP_ERROR)
 		return false;
 	/* A NIC that has vanished does nothing more, not even to complain. */
-	if (__atomic_load_n((uint32_t *)&sn_fabric.fabric->card[qp->context->card].down, __ATOMIC_ACQUIRE))
+	if (is_down(qp))
 		return false;
-	if ((qp->rung && now >= qp->look_ns) || (sn_fault_any(SN_FAULT_EAGER) && value_of(SN_FAULT_EAGER, qp))) {
-		qp->rung = false;
-		look(qp);
-		check_overrun(qp, producer);
-		any = qp->producer != producer;
-	}
+	any = sn_doorbell_look(qp, now);
 	if (qp->state == SN_QP_ERROR) {
 		sn_requester_flush(qp);
 		return any;
 	}
 	while (!qp->stopped && qp->fetched != qp->producer && qp->window_count < SN_WINDOW && fetch(qp))
 		any = true;
+	if (is_down(qp))
+		return any;
 	mind_silence(qp, now);
 	any |= send_some(qp, now);
 	any |= complete(qp);

@@ -1,14 +1,12 @@
-/* requester.h - the sending half of a queue pair: doorbells, WQEs, packets out, answers in, completions. Lock held. */
+/* requester.h - the sending half of a queue pair: WQEs, packets out, answers in, completions. Lock held. */
 #ifndef SN_REQUESTER_H
 #define SN_REQUESTER_H
 
 #include "qp.h"
 
-/* A doorbell at offset of page uar: two words as the program wrote them. */
-void sn_requester_doorbell(uint32_t uar, uint32_t offset, uint32_t first, uint32_t second);
 /* Goes on as far as it can without waiting. Returns whether anything happened. */
 bool sn_requester_run(struct sn_qp *qp, uint64_t now);
-/* An answer from the peer; payload is NULL if it has none. */
+/* An answer from the peer. */
 void sn_requester_answer(const struct sn_packet *packet, uint64_t now);
 /* Completes everything posted as flushed. */
 void sn_requester_flush(struct sn_qp *qp);

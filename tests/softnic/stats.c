@@ -21,8 +21,9 @@ int sn_stats_line(const struct sn_fabric *fabric, const struct sn_qp_stats *stat
 		      fabric->host_id[card->host], card->index, stats->qpn);
 	if (stats->peer_card < SN_CARDS_MAX)
 		PUT(", \"peer_host\": \"%s\", \"peer_nic\": %u, \"peer_qp\": %u", fabric->host_id[peer->host], peer->index, stats->peer_qpn);
-	PUT(", \"wqes\": %llu, \"bytes\": %llu, \"doorbells\": %llu, \"completions\": %llu, \"error_completions\": %llu, \"resends\": %llu, \"by_opcode\": {",
-	    (unsigned long long)wqes, (unsigned long long)total, (unsigned long long)stats->doorbells, (unsigned long long)stats->completions,
+	PUT(", \"wqes\": %llu, \"bytes\": %llu, \"doorbells\": %llu", (unsigned long long)wqes, (unsigned long long)total,
+	    (unsigned long long)stats->doorbells);
+	PUT(", \"completions\": %llu, \"error_completions\": %llu, \"resends\": %llu, \"by_opcode\": {", (unsigned long long)stats->completions,
 	    (unsigned long long)stats->error_completions, (unsigned long long)stats->resends);
 	wqes = 0;
 	for (uint32_t i = 0; i < SN_OPCODES; i++)

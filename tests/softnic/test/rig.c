@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, USER_INDEX = 7, TIMEOUT = 8, RETRIES = 2 };
+enum { PAGE = 4096, USER_INDEX = 7, TIMEOUT = 8, RETRIES = 2, RNR_TIMER = 24 /* 41 ms */ };
 
 void rig_check(bool held, const char *text, const char *file, int line)
 {
@@ -229,6 +229,7 @@ static void connect_devx(struct rig_queue *q, uint32_t peer_qpn, const union ibv
 	move(q, PRM_OP_RST2INIT_QP, in);
 
 	prm_set(qpc, PRM_QP_MTU, IBV_MTU_4096);
+	prm_set(qpc, PRM_QP_MIN_RNR_TIMER, RNR_TIMER);
 	prm_set(qpc, PRM_QP_REMOTE_QPN, peer_qpn);
 	memcpy(path + PRM_PATH_GID, peer->raw, 16);
 	prm_set(path, PRM_PATH_MAC_HIGH, (uint32_t)ah.av->rmac[0] << 8 | ah.av->rmac[1]);
@@ -253,7 +254,7 @@ static void connect_verbs(struct rig_queue *q, uint32_t peer_qpn, const union ib
 	attr.path_mtu = IBV_MTU_4096;
 	attr.dest_qp_num = peer_qpn;
 	attr.max_dest_rd_atomic = 16;
-	attr.min_rnr_timer = 12;
+	attr.min_rnr_timer = RNR_TIMER;
 	attr.ah_attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1, .grh = {.dgid = *peer, .sgid_index = 3, .hop_limit = 1}};
 	RIG_CHECK(!ibv_modify_qp(q->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 				 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
@@ -279,14 +280,23 @@ void rig_connect_pair(struct rig_queue *a, struct rig_queue *b)
 	rig_connect(b, a->qpn, &a->port->gid);
 }
 
+static int peer_fd = -1;
+
+void rig_wait_gone(void)
+{
+	char byte;
+
+	RIG_CHECK(recv(peer_fd, &byte, 1, 0) <= 0);
+	usleep(20000);
+}
+
 void rig_swap(const void *mine, void *other, size_t bytes)
 {
-	static int fd = -1;
 	const char *rank = getenv("MARROW_RANK"), *root = getenv("MARROW_ROOT");
 	double end = rig_now() + 20;
 
 	RIG_CHECK(rank && root);
-	if (fd < 0) {
+	if (peer_fd < 0) {
 		struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
 					      .sin_port = htons((uint16_t)atoi(strchr(root, ':') + 1))};
 		int s = socket(AF_INET, SOCK_STREAM, 0), on = 1;
@@ -294,17 +304,17 @@ void rig_swap(const void *mine, void *other, size_t bytes)
 		if (atoi(rank) == 0) {
 			setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 			RIG_CHECK(!bind(s, (struct sockaddr *)&address, sizeof(address)) && !listen(s, 1));
-			fd = accept(s, NULL, NULL);
+			peer_fd = accept(s, NULL, NULL);
 			close(s);
 		} else {
 			while (connect(s, (struct sockaddr *)&address, sizeof(address)) && rig_now() < end)
 				usleep(10000);
-			fd = s;
+			peer_fd = s;
 		}
-		RIG_CHECK(fd >= 0);
+		RIG_CHECK(peer_fd >= 0);
 	}
-	RIG_CHECK(send(fd, mine, bytes, MSG_NOSIGNAL) == (ssize_t)bytes);
-	RIG_CHECK(recv(fd, other, bytes, MSG_WAITALL) == (ssize_t)bytes);
+	RIG_CHECK(send(peer_fd, mine, bytes, MSG_NOSIGNAL) == (ssize_t)bytes);
+	RIG_CHECK(recv(peer_fd, other, bytes, MSG_WAITALL) == (ssize_t)bytes);
 }
 
 void rig_put32(uint8_t *at, uint32_t value)

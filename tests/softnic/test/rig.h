@@ -65,6 +65,9 @@ void rig_connect_pair(struct rig_queue *a, struct rig_queue *b);
 /* Exchanges bytes with the other of two ranks, over MARROW_ROOT. */
 void rig_swap(const void *mine, void *other, size_t bytes);
 
+/* Until the other rank's process has ended. */
+void rig_wait_gone(void);
+
 /* WQEs at the next index; they are not rung. Returns the bytes of the first block. */
 uint8_t *rig_control(struct rig_queue *queue, uint8_t opcode, uint8_t opmod, uint32_t size, bool signalled);
 void rig_write(struct rig_queue *queue, void *to, uint32_t rkey, const void *from, uint32_t lkey, uint32_t bytes, bool signalled);
