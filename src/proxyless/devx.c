@@ -14,7 +14,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { USER_INDEX = 0x4d5257, NO_RECEIVES = 3, MIGRATED = 3, ATOMICS_OF_8 = 3, LOG_MESSAGE_MAX = 30, MIN_RNR_TIMER = 12, HOPS = 255 };
+enum {
+	USER_INDEX = 0x4d5257,
+	NO_RECEIVES = 3,
+	MIGRATED = 3,
+	ATOMICS_OF_8 = 3,
+	LOG_MESSAGE_MAX = 30,
+	MIN_RNR_TIMER = 12,
+	HOPS = 255
+};
 
 /* A command and its answer. */
 struct command {
@@ -77,13 +85,16 @@ static void name_block(struct mrw_link *link, bool completions, uint8_t *block, 
 static bool refused(const struct mrw_link *link, char *why, const struct command *c, const char *what)
 {
 	int error = errno;
-	uint32_t status = c ? mrw_prm_get(c->out, MRW_PRM_STATUS) : 0, syndrome = c ? mrw_prm_get(c->out, MRW_PRM_SYNDROME) : 0;
+	uint32_t status = c ? mrw_prm_get(c->out, MRW_PRM_STATUS) : 0,
+		 syndrome = c ? mrw_prm_get(c->out, MRW_PRM_SYNDROME) : 0;
 	char limit[64];
 
-	snprintf(why, MRW_WHY_BYTES,
-		 "%s: %s failed: %s (device status 0x%x, syndrome 0x%x); this process has %u queue pairs there, the device takes %u of all "
-		 "processes; locked-memory limit %s",
-		 link->nic->info.name, what, strerror(error), status, syndrome, link->nic->links, link->nic->info.max_queues, mrw_memlock_text(limit));
+	snprintf(
+		why, MRW_WHY_BYTES,
+		"%s: %s failed: %s (device status 0x%x, syndrome 0x%x); this process has %u queue pairs there, the device takes %u of all "
+		"processes; locked-memory limit %s",
+		link->nic->info.name, what, strerror(error), status, syndrome, link->nic->links,
+		link->nic->info.max_queues, mrw_memlock_text(limit));
 	return false;
 }
 
@@ -173,7 +184,9 @@ static bool make_qp(struct mrw_link *link, char *why, uint32_t cq_number)
 static int move(const struct mrw_link *link, struct command *c, size_t bytes)
 {
 	mrw_prm_set(c->in, MRW_PRM_NUMBER, link->qpn);
-	return link->nic->verbs->obj_modify(link->qp_object, c->in, bytes, c->out, sizeof c->out) ? (errno ? errno : EIO) : 0;
+	return link->nic->verbs->obj_modify(link->qp_object, c->in, bytes, c->out, sizeof c->out)
+		       ? (errno ? errno : EIO)
+		       : 0;
 }
 
 static bool move_to_init(struct mrw_link *link, char *why)
@@ -198,7 +211,8 @@ bool mrw_devx_make(struct mrw_link *link, char why[MRW_WHY_BYTES])
 	struct mrw_queue *queue = link->queue;
 	uint32_t cq_number;
 
-	if (!make_memory(link, why) || !make_cq(link, why, &cq_number) || !make_qp(link, why, cq_number) || !move_to_init(link, why)) {
+	if (!make_memory(link, why) || !make_cq(link, why, &cq_number) || !make_qp(link, why, cq_number) ||
+	    !move_to_init(link, why)) {
 		mrw_devx_free(link);
 		return false;
 	}
@@ -236,9 +250,11 @@ static enum marrow_status find_mac(const struct mrw_link *link, const struct mrw
 	object.ah.in = handle;
 	object.ah.out = &out;
 	if (!handle || nic->verbs->init_obj(&object, MLX5DV_OBJ_AH)) {
-		enum marrow_status status = mrw_fail_errno(MARROW_SYSTEM_ERROR, "%s: no route to rank %u's NIC: finding the MAC behind its address failed "
-										"(do the two ends ping each other on these interfaces?)",
-							   nic->info.name, link->queue->peer);
+		enum marrow_status status =
+			mrw_fail_errno(MARROW_SYSTEM_ERROR,
+				       "%s: no route to rank %u's NIC: finding the MAC behind its address failed "
+				       "(do the two ends ping each other on these interfaces?)",
+				       nic->info.name, link->queue->peer);
 		if (handle)
 			nic->verbs->destroy_ah(handle);
 		return status;
@@ -270,7 +286,8 @@ static enum marrow_status put_path(const struct mrw_link *link, const struct mrw
 
 		MRW_TRY(find_mac(link, to, mac));
 		mrw_prm_set(path, MRW_PRM_PATH_MAC_HIGH, (uint32_t)mac[0] << 8 | mac[1]);
-		mrw_prm_set(path, MRW_PRM_PATH_MAC_LOW, (uint32_t)mac[2] << 24 | (uint32_t)mac[3] << 16 | (uint32_t)mac[4] << 8 | mac[5]);
+		mrw_prm_set(path, MRW_PRM_PATH_MAC_LOW,
+			    (uint32_t)mac[2] << 24 | (uint32_t)mac[3] << 16 | (uint32_t)mac[4] << 8 | mac[5]);
 		mrw_prm_set(path, MRW_PRM_PATH_DSCP, config->traffic_class >> 2 & 63);
 		mrw_prm_set(path, MRW_PRM_PATH_ETHERNET_PRIORITY, config->service_level & 7);
 		/* Routers spread flows by it; RoCE v2 takes the upper quarter. */
@@ -279,11 +296,13 @@ static enum marrow_status put_path(const struct mrw_link *link, const struct mrw
 	return MARROW_SUCCESS;
 }
 
-static enum marrow_status connect_failed(const struct mrw_link *link, const struct command *c, int error, const char *what)
+static enum marrow_status connect_failed(const struct mrw_link *link, const struct command *c, int error,
+					 const char *what)
 {
 	errno = error;
-	return mrw_fail_errno(MARROW_SYSTEM_ERROR, "%s: %s to rank %u failed (device status 0x%x, syndrome 0x%x)", link->nic->info.name, what,
-			      link->queue->peer, mrw_prm_get(c->out, MRW_PRM_STATUS), mrw_prm_get(c->out, MRW_PRM_SYNDROME));
+	return mrw_fail_errno(MARROW_SYSTEM_ERROR, "%s: %s to rank %u failed (device status 0x%x, syndrome 0x%x)",
+			      link->nic->info.name, what, link->queue->peer, mrw_prm_get(c->out, MRW_PRM_STATUS),
+			      mrw_prm_get(c->out, MRW_PRM_SYNDROME));
 }
 
 enum marrow_status mrw_devx_connect(struct mrw_link *link, const struct mrw_path *to)
@@ -314,7 +333,8 @@ enum marrow_status mrw_devx_connect(struct mrw_link *link, const struct mrw_path
 	mrw_prm_set(qpc, MRW_PRM_QPC_RETRIES, nic->config.retries & 7);
 	mrw_prm_set(qpc, MRW_PRM_QPC_RNR_RETRIES, nic->config.rnr_retries & 7);
 	mrw_prm_set(qpc, MRW_PRM_QPC_NEXT_SEND_PSN, link->psn);
-	mrw_prm_set(qpc, MRW_PRM_QPC_LOG_ATOMICS_OUT, nic->reads_out ? 31 - (uint32_t)__builtin_clz(nic->reads_out) : 0);
+	mrw_prm_set(qpc, MRW_PRM_QPC_LOG_ATOMICS_OUT,
+		    nic->reads_out ? 31 - (uint32_t)__builtin_clz(nic->reads_out) : 0);
 	mrw_prm_set(qpc + MRW_PRM_PATH_AT, MRW_PRM_PATH_TIMEOUT, nic->config.timeout & 31);
 	error = move(link, &c, sizeof c.in);
 	return error ? connect_failed(link, &c, error, "readying a queue pair to send (RTS)") : MARROW_SUCCESS;
@@ -328,13 +348,15 @@ void mrw_devx_stop(struct mrw_link *link)
 	begin(&c, MRW_PRM_2ERR_QP);
 	error = move(link, &c, MRW_PRM_SHORT_BYTES);
 	if (error)
-		mrw_log(MRW_LOG_WARN, "%s: moving queue pair 0x%x to the error state failed: %s", link->nic->info.name, link->qpn, strerror(error));
+		mrw_log(MRW_LOG_WARN, "%s: moving queue pair 0x%x to the error state failed: %s", link->nic->info.name,
+			link->qpn, strerror(error));
 }
 
 static void destroyed(const struct mrw_link *link, int failure, const char *what)
 {
 	if (failure)
-		mrw_log(MRW_LOG_WARN, "%s: destroying the %s of queue pair 0x%x failed: %s", link->nic->info.name, what, link->qpn, strerror(errno));
+		mrw_log(MRW_LOG_WARN, "%s: destroying the %s of queue pair 0x%x failed: %s", link->nic->info.name, what,
+			link->qpn, strerror(errno));
 }
 
 void mrw_devx_free(struct mrw_link *link)

@@ -97,9 +97,11 @@ enum marrow_status mrw_link_connect(struct mrw_link *link, const struct mrw_link
 	if (link->connected)
 		return mrw_fail(MARROW_INVALID_USAGE, "%s: the link to rank %u is connected already", info->name, rank);
 	if (!peer->infiniband != !info->infiniband)
-		return mrw_fail(MARROW_MISMATCH, "%s port %u is %s, but rank %u's %.31s port %u is %s: name devices of one kind on all hosts", info->name,
-				info->port, info->infiniband ? "InfiniBand" : "RoCE", rank, peer->device, peer->port,
-				peer->infiniband ? "InfiniBand" : "RoCE");
+		return mrw_fail(
+			MARROW_MISMATCH,
+			"%s port %u is %s, but rank %u's %.31s port %u is %s: name devices of one kind on all hosts",
+			info->name, info->port, info->infiniband ? "InfiniBand" : "RoCE", rank, peer->device,
+			peer->port, peer->infiniband ? "InfiniBand" : "RoCE");
 	if (mtu < 256 || mtu > 4096 || mtu & (mtu - 1))
 		return mrw_fail(MARROW_INTERNAL_ERROR, "%s: rank %u says its MTU is %u", info->name, rank, peer->mtu);
 	path.mtu = (enum ibv_mtu)(__builtin_ctz(mtu) - 7);
@@ -108,8 +110,9 @@ enum marrow_status mrw_link_connect(struct mrw_link *link, const struct mrw_link
 	memcpy(path.gid, peer->gid, sizeof path.gid);
 	MRW_TRY(link->devx ? mrw_devx_connect(link, &path) : mrw_verbs_connect(link, &path));
 	link->connected = true;
-	mrw_log(MRW_LOG_DEBUG, "%s port %u: queue pair 0x%x (%u slots, %s) to rank %u's %.31s 0x%x, MTU %u", info->name, info->port, link->qpn,
-		link->queue->slots, link->devx ? "DEVX" : "verbs", rank, peer->device, peer->qpn, mtu);
+	mrw_log(MRW_LOG_DEBUG, "%s port %u: queue pair 0x%x (%u slots, %s) to rank %u's %.31s 0x%x, MTU %u", info->name,
+		info->port, link->qpn, link->queue->slots, link->devx ? "DEVX" : "verbs", rank, peer->device, peer->qpn,
+		mtu);
 	return MARROW_SUCCESS;
 }
 
@@ -121,7 +124,8 @@ static bool is_drained(const struct mrw_queue *q, uint64_t *consumed)
 	if (q->rung == q->completed)
 		return true;
 	if (!q->cq_record)
-		return mrw_cqe_opcode(tail) != MRW_CQE_INVALID && (mrw_cqe_counter(tail) == last || mrw_cqe_counter(tail) + 1 == last);
+		return mrw_cqe_opcode(tail) != MRW_CQE_INVALID &&
+		       (mrw_cqe_counter(tail) == last || mrw_cqe_counter(tail) + 1 == last);
 	for (;; (*consumed)++) {
 		tail = mrw_cqe_tail(q->cq + (*consumed & (q->cq_slots - 1)) * MRW_CQE_BYTES);
 		if (!mrw_cqe_arrived(tail, *consumed, q->cq_slots))
@@ -137,7 +141,8 @@ static void drain(const struct mrw_link *link)
 
 	while (!is_drained(link->queue, &consumed)) {
 		if (mrw_clock_ns() > end) {
-			mrw_log(MRW_LOG_WARN, "%s: queue pair 0x%x to rank %u still has requests under way after a second in the error state",
+			mrw_log(MRW_LOG_WARN,
+				"%s: queue pair 0x%x to rank %u still has requests under way after a second in the error state",
 				link->nic->info.name, link->qpn, link->queue->peer);
 			return;
 		}

@@ -13,10 +13,12 @@ static enum marrow_status make_failed(const struct mrw_link *link, const char *w
 	char limit[64];
 
 	errno = error;
-	return mrw_fail_errno(MARROW_SYSTEM_ERROR,
-			      "%s: %s for rank %u failed (this process has %u queue pairs there, the device takes %u of all processes; "
-			      "locked-memory limit %s)",
-			      link->nic->info.name, what, link->queue->peer, link->nic->links, link->nic->info.max_queues, mrw_memlock_text(limit));
+	return mrw_fail_errno(
+		MARROW_SYSTEM_ERROR,
+		"%s: %s for rank %u failed (this process has %u queue pairs there, the device takes %u of all processes; "
+		"locked-memory limit %s)",
+		link->nic->info.name, what, link->queue->peer, link->nic->links, link->nic->info.max_queues,
+		mrw_memlock_text(limit));
 }
 
 static enum marrow_status move_to_init(struct mrw_link *link)
@@ -30,7 +32,8 @@ static enum marrow_status move_to_init(struct mrw_link *link)
 	attr.pkey_index = (uint16_t)nic->config.pkey_index;
 	attr.port_num = (uint8_t)nic->info.port;
 	attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-	error = nic->verbs->modify_qp(link->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	error = nic->verbs->modify_qp(link->qp, &attr,
+				      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	return error ? make_failed(link, "moving a queue pair to INIT", error) : MARROW_SUCCESS;
 }
 
@@ -53,12 +56,15 @@ static enum marrow_status open_rings(struct mrw_link *link)
 	if (link->nic->verbs->init_obj(&object, MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ))
 		return mrw_fail(MARROW_UNSUPPORTED, "%s: libmlx5 does not give its queues away", link->nic->info.name);
 	if (qp.sq.stride != MRW_WQEBB_BYTES || cq.cqe_size != MRW_CQE_BYTES || !qp.bf.reg)
-		return mrw_fail(MARROW_UNSUPPORTED, "%s: queues of libmlx5 with slots of %u and completions of %u bytes (64 and 64 are needed: is "
-						    "MLX5_CQE_SIZE set?)",
-				link->nic->info.name, qp.sq.stride, cq.cqe_size);
+		return mrw_fail(
+			MARROW_UNSUPPORTED,
+			"%s: queues of libmlx5 with slots of %u and completions of %u bytes (64 and 64 are needed: is "
+			"MLX5_CQE_SIZE set?)",
+			link->nic->info.name, qp.sq.stride, cq.cqe_size);
 	if (qp.sq.wqe_cnt > cq.cqe_cnt || qp.sq.wqe_cnt > 32768 || qp.sq.wqe_cnt < link->nic->config.slots)
-		return mrw_fail(MARROW_INTERNAL_ERROR, "%s: libmlx5 made %u slots with %u completions where %u were asked for", link->nic->info.name,
-				qp.sq.wqe_cnt, cq.cqe_cnt, link->nic->config.slots);
+		return mrw_fail(MARROW_INTERNAL_ERROR,
+				"%s: libmlx5 made %u slots with %u completions where %u were asked for",
+				link->nic->info.name, qp.sq.wqe_cnt, cq.cqe_cnt, link->nic->config.slots);
 	queue->sq = qp.sq.buf;
 	queue->record = (uint32_t *)qp.dbrec + 1; /* the first is the receive queue's */
 	queue->doorbell = qp.bf.reg;
@@ -127,13 +133,16 @@ enum marrow_status mrw_verbs_connect(struct mrw_link *link, const struct mrw_pat
 		attr.ah_attr.grh.hop_limit = HOPS;
 		attr.ah_attr.grh.traffic_class = (uint8_t)nic->config.traffic_class;
 	}
-	error = nic->verbs->modify_qp(link->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-							       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	error = nic->verbs->modify_qp(link->qp, &attr,
+				      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 	if (error) {
 		errno = error;
-		return mrw_fail_errno(MARROW_SYSTEM_ERROR, "%s: readying a queue pair to receive (RTR) from rank %u failed (do the two ends ping each "
-							   "other on these interfaces?)",
-				      nic->info.name, link->queue->peer);
+		return mrw_fail_errno(
+			MARROW_SYSTEM_ERROR,
+			"%s: readying a queue pair to receive (RTR) from rank %u failed (do the two ends ping each "
+			"other on these interfaces?)",
+			nic->info.name, link->queue->peer);
 	}
 	attr.qp_state = IBV_QPS_RTS;
 	attr.timeout = (uint8_t)(nic->config.timeout & 31);
@@ -141,11 +150,13 @@ enum marrow_status mrw_verbs_connect(struct mrw_link *link, const struct mrw_pat
 	attr.rnr_retry = (uint8_t)(nic->config.rnr_retries & 7);
 	attr.sq_psn = link->psn;
 	attr.max_rd_atomic = (uint8_t)nic->reads_out;
-	error = nic->verbs->modify_qp(link->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-							       IBV_QP_MAX_QP_RD_ATOMIC);
+	error = nic->verbs->modify_qp(link->qp, &attr,
+				      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+					      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 	if (error) {
 		errno = error;
-		return mrw_fail_errno(MARROW_SYSTEM_ERROR, "%s: readying a queue pair to send (RTS) to rank %u failed", nic->info.name, link->queue->peer);
+		return mrw_fail_errno(MARROW_SYSTEM_ERROR, "%s: readying a queue pair to send (RTS) to rank %u failed",
+				      nic->info.name, link->queue->peer);
 	}
 	return MARROW_SUCCESS;
 }
@@ -159,7 +170,8 @@ void mrw_verbs_stop(struct mrw_link *link)
 	attr.qp_state = IBV_QPS_ERR;
 	error = link->nic->verbs->modify_qp(link->qp, &attr, IBV_QP_STATE);
 	if (error)
-		mrw_log(MRW_LOG_WARN, "%s: moving queue pair 0x%x to the error state failed: %s", link->nic->info.name, link->qpn, strerror(error));
+		mrw_log(MRW_LOG_WARN, "%s: moving queue pair 0x%x to the error state failed: %s", link->nic->info.name,
+			link->qpn, strerror(error));
 }
 
 void mrw_verbs_free(struct mrw_link *link)
@@ -170,7 +182,8 @@ void mrw_verbs_free(struct mrw_link *link)
 	if (!error && link->cq)
 		error = v->destroy_cq(link->cq);
 	if (error)
-		mrw_log(MRW_LOG_WARN, "%s: destroying queue pair 0x%x failed: %s", link->nic->info.name, link->qpn, strerror(error));
+		mrw_log(MRW_LOG_WARN, "%s: destroying queue pair 0x%x failed: %s", link->nic->info.name, link->qpn,
+			strerror(error));
 	link->qp = NULL;
 	link->cq = NULL;
 	memset(&link->memory, 0, sizeof link->memory);

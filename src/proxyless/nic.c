@@ -1,4 +1,5 @@
-/* nic.c - finding a device, its port and its address. */
+/* nic.c - opening a device, its port and its address. */
+#include "devices.h"
 #include "inside.h"
 
 #include "base/log.h"
@@ -12,161 +13,10 @@
 
 enum { READS = 16, MIN_SLOTS = 16, MAX_SLOTS = 32768 };
 
-/* All devices of this machine. */
-struct catalogue {
-	const struct mrw_verbs *verbs;
-	struct ibv_device **devices;
-	uint32_t count;
-};
-
 void mrw_nic_defaults(struct mrw_nic_config *config)
 {
-	*config = (struct mrw_nic_config){.gid_index = -1, .timeout = 18, .retries = 7, .rnr_retries = 7, .slots = 1024, .collapsed = 1};
-}
-
-static enum marrow_status catalogue_open(struct catalogue *c)
-{
-	int count = 0;
-
-	memset(c, 0, sizeof *c);
-	MRW_TRY(mrw_verbs_load(&c->verbs));
-	c->devices = c->verbs->get_device_list(&count);
-	/* Without the kernel's modules there is no list: no devices. */
-	if (!c->devices && errno != ENOSYS)
-		return mrw_fail_errno(MARROW_SYSTEM_ERROR, "listing RDMA devices failed");
-	c->count = c->devices ? (uint32_t)count : 0;
-	return MARROW_SUCCESS;
-}
-
-static void catalogue_close(struct catalogue *c)
-{
-	if (c->devices)
-		c->verbs->free_device_list(c->devices);
-}
-
-static const char *name_of(const struct catalogue *c, uint32_t i)
-{
-	return c->verbs->get_device_name(c->devices[i]);
-}
-
-/* "mlx5_0, mlx5_1", "none". */
-static const char *all_names(const struct catalogue *c, char text[256])
-{
-	size_t at = 0;
-
-	snprintf(text, 256, "none");
-	for (uint32_t i = 0; i < c->count && at < 256; i++)
-		at += (size_t)snprintf(text + at, 256 - at, "%s%s", i ? ", " : "", name_of(c, i));
-	return text;
-}
-
-static bool port_is_active(const struct mrw_verbs *v, struct ibv_context *context, uint32_t port)
-{
-	struct ibv_port_attr attr;
-
-	memset(&attr, 0, sizeof attr);
-	return v->query_port(context, (uint8_t)port, (struct _compat_ibv_port_attr *)(void *)&attr) == 0 && attr.state == IBV_PORT_ACTIVE;
-}
-
-/* First active port; 0: none. */
-static uint32_t active_port(const struct mrw_verbs *v, struct ibv_context *context)
-{
-	struct ibv_device_attr attr;
-
-	if (v->query_device(context, &attr))
-		return 0;
-	for (uint32_t port = 1; port <= attr.phys_port_cnt; port++)
-		if (port_is_active(v, context, port))
-			return port;
-	return 0;
-}
-
-static const char *open_advice(int error)
-{
-	switch (error) {
-	case EACCES:
-	case EPERM: return "; this user may not open /dev/infiniband/uverbs*: its mode should be 0666 (udev rules of rdma-core), and a container "
-			   "needs its device cgroup opened too";
-	case ENOENT:
-	case ENXIO:
-	case ENODEV: return "; /dev/infiniband/uverbs* is missing here: load ib_uverbs, and give containers --device=/dev/infiniband";
-	case ENOMEM: return "; the limit of locked memory (ulimit -l) may be too low";
-	default: return "";
-	}
-}
-
-/* Without names a device counts if it is an mlx5 one with an active port. */
-static bool is_usable(const struct catalogue *c, uint32_t i)
-{
-	struct mlx5dv_context_attr attr = {.flags = 0};
-	struct ibv_context *context;
-	bool active;
-
-	if (!c->verbs->is_supported(c->devices[i]))
-		return false;
-	context = c->verbs->open_device(c->devices[i], &attr);
-	if (!context) {
-		mrw_log(MRW_LOG_WARN, "%s is left out: opening it failed: %s%s", name_of(c, i), strerror(errno), open_advice(errno));
-		return false;
-	}
-	active = active_port(c->verbs, context) != 0;
-	c->verbs->close_device(context);
-	if (!active)
-		mrw_log(MRW_LOG_INFO, "%s is left out: no port of it is active", name_of(c, i));
-	return active;
-}
-
-static enum marrow_status find_by_name(const struct catalogue *c, const char *name, size_t bytes, uint32_t *found)
-{
-	char all[256];
-
-	for (uint32_t i = 0; i < c->count; i++)
-		if (strlen(name_of(c, i)) == bytes && !memcmp(name_of(c, i), name, bytes)) {
-			if (!c->verbs->is_supported(c->devices[i]))
-				return mrw_fail(MARROW_UNSUPPORTED, "%s is no mlx5 device: kernels can drive only those (ConnectX-4 and later)",
-						name_of(c, i));
-			*found = i;
-			return MARROW_SUCCESS;
-		}
-	return mrw_fail(MARROW_INVALID_ARGUMENT, "there is no RDMA device named \"%.*s\"; there are: %s", (int)bytes, name, all_names(c, all));
-}
-
-/* Counts the devices that names admits; the one of that index, if there is one, goes to *device. */
-static enum marrow_status select_device(const struct catalogue *c, const char *names, uint32_t index, uint32_t *count, uint32_t *device)
-{
-	*count = 0;
-	if (!names || !names[0]) {
-		for (uint32_t i = 0; i < c->count; i++)
-			if (is_usable(c, i) && (*count)++ == index)
-				*device = i;
-		return MARROW_SUCCESS;
-	}
-	for (const char *name = names; name;) {
-		const char *comma = strchr(name, ',');
-		size_t bytes = comma ? (size_t)(comma - name) : strlen(name);
-		uint32_t found;
-
-		if (bytes) {
-			MRW_TRY(find_by_name(c, name, bytes, &found));
-			if ((*count)++ == index)
-				*device = found;
-		}
-		name = comma ? comma + 1 : NULL;
-	}
-	return MARROW_SUCCESS;
-}
-
-enum marrow_status mrw_nic_count(const char *names, uint32_t *count)
-{
-	struct catalogue c;
-	uint32_t device;
-	enum marrow_status status;
-
-	*count = 0;
-	MRW_TRY(catalogue_open(&c));
-	status = select_device(&c, names, UINT32_MAX, count, &device);
-	catalogue_close(&c);
-	return status;
+	*config = (struct mrw_nic_config){
+		.gid_index = -1, .timeout = 18, .retries = 7, .rnr_retries = 7, .slots = 1024, .collapsed = 1};
 }
 
 /* With DEVX if the library, the device and the configuration have it. */
@@ -189,7 +39,8 @@ static enum marrow_status open_context(struct mrw_nic *nic, struct ibv_device *d
 		if (!nic->context) {
 			int error = errno;
 
-			return mrw_fail(MARROW_SYSTEM_ERROR, "opening %s failed: %s%s", name, strerror(error), open_advice(error));
+			return mrw_fail(MARROW_SYSTEM_ERROR, "opening %s failed: %s%s", name, strerror(error),
+					mrw_open_advice(error));
 		}
 		if (nic->config.queues == MRW_QUEUES_AUTO)
 			mrw_log(MRW_LOG_INFO, "%s: no device commands (DEVX): %s; queues are made by verbs", name, why);
@@ -200,30 +51,54 @@ static enum marrow_status open_context(struct mrw_nic *nic, struct ibv_device *d
 static const char *state_text(enum ibv_port_state state)
 {
 	switch (state) {
-	case IBV_PORT_DOWN: return "down: no cable, the other end is off, or its network interface is not up";
-	case IBV_PORT_INIT: return "waiting for a subnet manager (is opensm or the switch's running?)";
-	case IBV_PORT_ARMED: return "armed: the subnet manager has not finished";
-	case IBV_PORT_ACTIVE_DEFER: return "active, but its link was lost";
-	default: return "in no state that is known";
+	case IBV_PORT_DOWN:
+		return "down: no cable, the other end is off, or its network interface is not up";
+	case IBV_PORT_INIT:
+		return "waiting for a subnet manager (is opensm or the switch's running?)";
+	case IBV_PORT_ARMED:
+		return "armed: the subnet manager has not finished";
+	case IBV_PORT_ACTIVE_DEFER:
+		return "active, but its link was lost";
+	default:
+		return "in no state that is known";
 	}
 }
 
 static uint32_t speed_gbit(const struct ibv_port_attr *attr)
 {
 	/* active_width: one bit for each number of lanes; active_speed: one for each speed of a lane. */
-	uint32_t lanes = attr->active_width == 1 ? 1 : attr->active_width == 2 ? 4 : attr->active_width == 4 ? 8 : attr->active_width == 8 ? 12 : 2;
+	uint32_t lanes = attr->active_width == 1   ? 1
+			 : attr->active_width == 2 ? 4
+			 : attr->active_width == 4 ? 8
+			 : attr->active_width == 8 ? 12
+						   : 2;
 	uint32_t tenths = 0;
 
 	switch (attr->active_speed) {
-	case 1: tenths = 25; break;
-	case 2: tenths = 50; break;
+	case 1:
+		tenths = 25;
+		break;
+	case 2:
+		tenths = 50;
+		break;
 	case 4:
-	case 8: tenths = 100; break;
-	case 16: tenths = 140; break;
-	case 32: tenths = 250; break;
-	case 64: tenths = 500; break;
-	case 128: tenths = 1000; break;
-	default: break;
+	case 8:
+		tenths = 100;
+		break;
+	case 16:
+		tenths = 140;
+		break;
+	case 32:
+		tenths = 250;
+		break;
+	case 64:
+		tenths = 500;
+		break;
+	case 128:
+		tenths = 1000;
+		break;
+	default:
+		break;
 	}
 	return lanes * tenths / 10;
 }
@@ -243,16 +118,19 @@ static enum marrow_status choose_port(struct mrw_nic *nic)
 	nic->reads_out = device.max_qp_init_rd_atom < READS ? (uint32_t)device.max_qp_init_rd_atom : READS;
 	nic->reads_in = device.max_qp_rd_atom < READS ? (uint32_t)device.max_qp_rd_atom : READS;
 	if (nic->config.port < 0 || nic->config.port > device.phys_port_cnt)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s has no port %d: its ports are 1 to %u", name, nic->config.port, device.phys_port_cnt);
-	number = nic->config.port ? (uint32_t)nic->config.port : active_port(v, nic->context);
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s has no port %d: its ports are 1 to %u", name,
+				nic->config.port, device.phys_port_cnt);
+	number = nic->config.port ? (uint32_t)nic->config.port : mrw_active_port(v, nic->context);
 	if (!number)
 		number = 1; /* its state is the reason */
 	memset(&port, 0, sizeof port);
 	error = v->query_port(nic->context, (uint8_t)number, (struct _compat_ibv_port_attr *)(void *)&port);
 	if (error)
-		return mrw_fail(MARROW_SYSTEM_ERROR, "%s: asking for the state of port %u failed: %s", name, number, strerror(error));
+		return mrw_fail(MARROW_SYSTEM_ERROR, "%s: asking for the state of port %u failed: %s", name, number,
+				strerror(error));
 	if (port.state != IBV_PORT_ACTIVE)
-		return mrw_fail(MARROW_SYSTEM_ERROR, "port %u of %s is not active but %s", number, name, state_text(port.state));
+		return mrw_fail(MARROW_SYSTEM_ERROR, "port %u of %s is not active but %s", number, name,
+				state_text(port.state));
 	nic->mtu = port.active_mtu;
 	nic->info.port = number;
 	nic->info.infiniband = port.link_layer != IBV_LINK_LAYER_ETHERNET;
@@ -299,7 +177,8 @@ static enum marrow_status choose_gid(struct mrw_nic *nic)
 	if (best)
 		return MARROW_SUCCESS;
 	if (asked)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "port %u of %s: GID index %u is empty or no RoCE v2 address (show_gids lists them)",
+		return mrw_fail(MARROW_INVALID_ARGUMENT,
+				"port %u of %s: GID index %u is empty or no RoCE v2 address (show_gids lists them)",
 				nic->info.port, nic->info.name, first);
 	return mrw_fail(MARROW_SYSTEM_ERROR, "port %u of %s has no %s", nic->info.port, nic->info.name,
 			nic->info.infiniband ? "GID" : "RoCE v2 address: give its network interface an IP address");
@@ -318,12 +197,14 @@ static enum marrow_status make_domain(struct mrw_nic *nic)
 	object.pd.in = nic->pd;
 	object.pd.out = &pd;
 	if (nic->verbs->init_obj(&object, MLX5DV_OBJ_PD))
-		return mrw_fail(MARROW_UNSUPPORTED, "%s: libmlx5 does not give the number of a protection domain away", nic->info.name);
+		return mrw_fail(MARROW_UNSUPPORTED, "%s: libmlx5 does not give the number of a protection domain away",
+				nic->info.name);
 	nic->pdn = pd.pdn;
 	return MARROW_SUCCESS;
 }
 
-static enum marrow_status open_selected(struct mrw_nic **out, const struct catalogue *c, uint32_t device, const struct mrw_nic_config *config)
+static enum marrow_status open_selected(struct mrw_nic **out, const struct mrw_devices *c, uint32_t device,
+					const struct mrw_nic_config *config)
 {
 	struct mrw_nic *nic = calloc(1, sizeof *nic);
 	enum marrow_status status;
@@ -332,14 +213,15 @@ static enum marrow_status open_selected(struct mrw_nic **out, const struct catal
 		return mrw_fail(MARROW_OUT_OF_MEMORY, "no memory for a NIC");
 	nic->verbs = c->verbs;
 	nic->config = *config;
-	snprintf(nic->info.name, sizeof nic->info.name, "%s", name_of(c, device));
+	snprintf(nic->info.name, sizeof nic->info.name, "%s", mrw_devices_name(c, device));
 	MRW_TRY_GOTO(open_context(nic, c->devices[device]));
 	MRW_TRY_GOTO(choose_port(nic));
 	MRW_TRY_GOTO(choose_gid(nic));
 	MRW_TRY_GOTO(make_domain(nic));
 	/* mrw_nic_trouble() never blocks. */
 	if (fcntl(nic->context->async_fd, F_SETFL, fcntl(nic->context->async_fd, F_GETFL) | O_NONBLOCK)) {
-		status = mrw_fail_errno(MARROW_SYSTEM_ERROR, "%s: setting its event descriptor up failed", nic->info.name);
+		status = mrw_fail_errno(MARROW_SYSTEM_ERROR, "%s: setting its event descriptor up failed",
+					nic->info.name);
 		goto fail;
 	}
 	nic->info.devx = nic->devx;
@@ -350,28 +232,31 @@ fail:
 	return status;
 }
 
-enum marrow_status mrw_nic_open(struct mrw_nic **nic, const char *names, uint32_t index, const struct mrw_nic_config *config)
+enum marrow_status mrw_nic_open(struct mrw_nic **nic, const char *names, uint32_t index,
+				const struct mrw_nic_config *config)
 {
-	struct catalogue c;
+	struct mrw_devices c;
 	uint32_t count, device = 0;
 	enum marrow_status status;
 
 	*nic = NULL;
 	if (config->slots < MIN_SLOTS || config->slots > MAX_SLOTS || config->slots & (config->slots - 1))
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "a send queue of %u slots: it takes a power of two from %d to %d", config->slots, MIN_SLOTS,
-				MAX_SLOTS);
-	MRW_TRY(catalogue_open(&c));
-	status = select_device(&c, names, index, &count, &device);
+		return mrw_fail(MARROW_INVALID_ARGUMENT,
+				"a send queue of %u slots: it takes a power of two from %d to %d", config->slots,
+				MIN_SLOTS, MAX_SLOTS);
+	MRW_TRY(mrw_devices_open(&c));
+	status = mrw_devices_select(&c, names, index, &count, &device);
 	if (status == MARROW_SUCCESS && index >= count) {
-		char all[256];
+		char all[MRW_NAMES_BYTES];
 
-		status = mrw_fail(MARROW_INVALID_ARGUMENT, "RDMA device number %u was asked for; %s%s%s admits %u; there are: %s", index,
+		status = mrw_fail(MARROW_INVALID_ARGUMENT,
+				  "RDMA device number %u was asked for; %s%s%s admits %u; there are: %s", index,
 				  names && names[0] ? "\"" : "", names && names[0] ? names : "an active mlx5 port",
-				  names && names[0] ? "\"" : "", count, all_names(&c, all));
+				  names && names[0] ? "\"" : "", count, mrw_devices_names(&c, all));
 	}
 	if (status == MARROW_SUCCESS)
 		status = open_selected(nic, &c, device, config);
-	catalogue_close(&c);
+	mrw_devices_close(&c);
 	return status;
 }
 
@@ -383,7 +268,8 @@ void mrw_nic_close(struct mrw_nic *nic)
 		int error = nic->verbs->dealloc_pd(nic->pd);
 
 		if (error)
-			mrw_log(MRW_LOG_WARN, "%s: freeing the protection domain failed: %s", nic->info.name, strerror(error));
+			mrw_log(MRW_LOG_WARN, "%s: freeing the protection domain failed: %s", nic->info.name,
+				strerror(error));
 	}
 	if (nic->context)
 		nic->verbs->close_device(nic->context);
@@ -400,7 +286,9 @@ static void note_event(struct mrw_nic *nic, const struct ibv_async_event *event)
 	const char *text = NULL;
 
 	switch (event->event_type) {
-	case IBV_EVENT_DEVICE_FATAL: text = "the device has failed: it must be reset (see the kernel log)"; break;
+	case IBV_EVENT_DEVICE_FATAL:
+		text = "the device has failed: it must be reset (see the kernel log)";
+		break;
 	case IBV_EVENT_PORT_ERR:
 		if ((uint32_t)event->element.port_num == nic->info.port)
 			text = "the port went down";
@@ -409,13 +297,26 @@ static void note_event(struct mrw_nic *nic, const struct ibv_async_event *event)
 		if ((uint32_t)event->element.port_num == nic->info.port)
 			nic->trouble[0] = '\0';
 		break;
-	case IBV_EVENT_LID_CHANGE: text = "the port's LID changed: its queue pairs have lost their peers"; break;
-	case IBV_EVENT_GID_CHANGE: text = "a GID of the port changed: queue pairs may have lost their peers"; break;
-	case IBV_EVENT_QP_FATAL: text = "a queue pair failed"; break;
-	case IBV_EVENT_QP_REQ_ERR: text = "a peer's request was invalid"; break;
-	case IBV_EVENT_QP_ACCESS_ERR: text = "a peer's request named memory that it may not touch"; break;
-	case IBV_EVENT_CQ_ERR: text = "a completion queue overran"; break;
-	default: break;
+	case IBV_EVENT_LID_CHANGE:
+		text = "the port's LID changed: its queue pairs have lost their peers";
+		break;
+	case IBV_EVENT_GID_CHANGE:
+		text = "a GID of the port changed: queue pairs may have lost their peers";
+		break;
+	case IBV_EVENT_QP_FATAL:
+		text = "a queue pair failed";
+		break;
+	case IBV_EVENT_QP_REQ_ERR:
+		text = "a peer's request was invalid";
+		break;
+	case IBV_EVENT_QP_ACCESS_ERR:
+		text = "a peer's request named memory that it may not touch";
+		break;
+	case IBV_EVENT_CQ_ERR:
+		text = "a completion queue overran";
+		break;
+	default:
+		break;
 	}
 	if (text)
 		snprintf(nic->trouble, sizeof nic->trouble, "%s port %u: %s", nic->info.name, nic->info.port, text);

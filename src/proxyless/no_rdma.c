@@ -5,8 +5,10 @@
 
 static enum marrow_status unsupported(void)
 {
-	return mrw_fail(MARROW_UNSUPPORTED, "this build has no RDMA: configure it with -Drdma=enabled where the headers of libibverbs and libmlx5 "
-					    "are installed (Debian: libibverbs-dev)");
+	return mrw_fail(
+		MARROW_UNSUPPORTED,
+		"this build has no RDMA: configure it with -Drdma=enabled where the headers of libibverbs and libmlx5 "
+		"are installed (Debian: libibverbs-dev)");
 }
 
 void mrw_nic_defaults(struct mrw_nic_config *config)
@@ -21,7 +23,8 @@ enum marrow_status mrw_nic_count(const char *names, uint32_t *count)
 	return unsupported();
 }
 
-enum marrow_status mrw_nic_open(struct mrw_nic **nic, const char *names, uint32_t index, const struct mrw_nic_config *config)
+enum marrow_status mrw_nic_open(struct mrw_nic **nic, const char *names, uint32_t index,
+				const struct mrw_nic_config *config)
 {
 	(void)names;
 	(void)index;
@@ -53,7 +56,8 @@ const char *mrw_nic_trouble(struct mrw_nic *nic)
 	return NULL;
 }
 
-enum marrow_status mrw_region_new(struct mrw_nic *nic, void *memory, uint64_t bytes, int dmabuf_fd, struct mrw_region *region)
+enum marrow_status mrw_region_new(struct mrw_nic *nic, void *memory, uint64_t bytes, int dmabuf_fd,
+				  struct mrw_region *region)
 {
 	(void)nic;
 	(void)memory;
@@ -69,7 +73,8 @@ void mrw_region_free(struct mrw_nic *nic, struct mrw_region *region)
 	memset(region, 0, sizeof *region);
 }
 
-enum marrow_status mrw_link_new(struct mrw_nic *nic, uint32_t peer_rank, struct mrw_queue *queue, struct mrw_link **link)
+enum marrow_status mrw_link_new(struct mrw_nic *nic, uint32_t peer_rank, struct mrw_queue *queue,
+				struct mrw_link **link)
 {
 	(void)nic;
 	(void)peer_rank;

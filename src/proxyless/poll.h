@@ -55,6 +55,7 @@ MRW_DEV_CALL bool mrw_poll_owned(struct mrw_queue *q)
 		else
 			mrw_poll_failed(q, cqe, tail, done);
 	}
+	mrw_stall(517);
 	if (at != from) {
 		mrw_store_relaxed(&q->consumed, at);
 		mrw_store_record(q->cq_record, mrw_be32((uint32_t)(at & 0xffffff))); /* partner: the NIC may write over them */

@@ -24,9 +24,10 @@ static enum marrow_status completion_failed(struct test *t)
 	uint64_t failed = mrw_load_relaxed(&t->queue.failed);
 	const char *trouble = mrw_nic_trouble(t->nic);
 
-	return mrw_fail(MARROW_SYSTEM_ERROR, "%s: the self test's write to the NIC itself failed: %s (syndrome 0x%x, vendor 0x%x)%s%s", t->nic->info.name,
-			mrw_syndrome_text(mrw_fault_syndrome(failed)), mrw_fault_syndrome(failed), mrw_fault_vendor(failed), trouble ? "; " : "",
-			trouble ? trouble : "");
+	return mrw_fail(MARROW_SYSTEM_ERROR,
+			"%s: the self test's write to the NIC itself failed: %s (syndrome 0x%x, vendor 0x%x)%s%s",
+			t->nic->info.name, mrw_syndrome_text(mrw_fault_syndrome(failed)), mrw_fault_syndrome(failed),
+			mrw_fault_vendor(failed), trouble ? "; " : "", trouble ? trouble : "");
 }
 
 /* What never came tells where it was lost. */
@@ -35,15 +36,21 @@ static enum marrow_status nothing_came(struct test *t, bool flag, bool completio
 	const char *name = t->nic->info.name;
 
 	if (flag)
-		return mrw_fail(MARROW_SYSTEM_ERROR, "%s: the self test's data arrived, but no completion within 5 s: completion entries do not reach memory",
-				name);
+		return mrw_fail(
+			MARROW_SYSTEM_ERROR,
+			"%s: the self test's data arrived, but no completion within 5 s: completion entries do not reach memory",
+			name);
 	if (completion)
-		return mrw_fail(MARROW_SYSTEM_ERROR, "%s: the self test's write is complete, but its flag is not in memory: writes of the NIC end elsewhere "
-						     "(IOMMU translation, PCIe access control)",
-				name);
-	return mrw_fail(MARROW_SYSTEM_ERROR, "%s: the self test saw neither data nor completion within 5 s: the doorbell does not reach the NIC, or "
-					     "packets to itself do not come back (port %u, MTU %u)",
-			name, t->nic->info.port, t->nic->info.mtu);
+		return mrw_fail(
+			MARROW_SYSTEM_ERROR,
+			"%s: the self test's write is complete, but its flag is not in memory: writes of the NIC end elsewhere "
+			"(IOMMU translation, PCIe access control)",
+			name);
+	return mrw_fail(
+		MARROW_SYSTEM_ERROR,
+		"%s: the self test saw neither data nor completion within 5 s: the doorbell does not reach the NIC, or "
+		"packets to itself do not come back (port %u, MTU %u)",
+		name, t->nic->info.port, t->nic->info.mtu);
 }
 
 enum { FLAG, COMPLETION };
@@ -78,16 +85,19 @@ static enum marrow_status one_round(struct test *t, uint32_t round, uint32_t byt
 		source[i] = pattern(round, i);
 	if (!mrw_post_reserve(q, 2, &first))
 		return completion_failed(t);
-	mrw_wqe_write(mrw_post_slot(q, first), first, q->qpn, false, t->region.address + DATA_BYTES, t->region.rkey, t->region.address,
-		      t->region.lkey, bytes);
-	mrw_wqe_write_word(mrw_post_slot(q, first + 1), first + 1, q->qpn, true, t->region.address + FLAG_AT, t->region.rkey, round);
+	mrw_wqe_write(mrw_post_slot(q, first), first, q->qpn, false, t->region.address + DATA_BYTES, t->region.rkey,
+		      t->region.address, t->region.lkey, bytes);
+	mrw_wqe_write_word(mrw_post_slot(q, first + 1), first + 1, q->qpn, true, t->region.address + FLAG_AT,
+			   t->region.rkey, round);
 	mrw_post_ready(q, first, 2);
 	MRW_TRY(wait_for(t, FLAG, round, first + 1));
 	for (uint32_t i = 0; i < bytes / 8; i++)
 		if (target[i] != pattern(round, i))
-			return mrw_fail(MARROW_SYSTEM_ERROR, "%s: the self test saw a flag before its data (%u bytes, word %u): writes are reordered on their "
-							     "way to memory (relaxed ordering of PCIe?)",
-					t->nic->info.name, bytes, i);
+			return mrw_fail(
+				MARROW_SYSTEM_ERROR,
+				"%s: the self test saw a flag before its data (%u bytes, word %u): writes are reordered on their "
+				"way to memory (relaxed ordering of PCIe?)",
+				t->nic->info.name, bytes, i);
 	return wait_for(t, COMPLETION, round, first + 1); /* the source may be rewritten then */
 }
 

@@ -33,7 +33,8 @@ static bool find(void *library, const char *symbol, void *to)
 static void need(void *library, const char *name, const char *symbol, void *to)
 {
 	if (!find(library, symbol, to) && !trouble[0])
-		snprintf(trouble, sizeof trouble, "no RDMA: %s has no %s: rdma-core 32 or later is needed" ADVICE, name, symbol);
+		snprintf(trouble, sizeof trouble, "no RDMA: %s has no %s: rdma-core 32 or later is needed" ADVICE, name,
+			 symbol);
 }
 
 static void fill(void)

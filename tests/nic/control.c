@@ -105,8 +105,9 @@ static void every_call_fails_once(void **state)
 				assert_int_equal(devx, has_devx && queues != MRW_QUEUES_VERBS);
 			} else if (status == MARROW_SUCCESS) {
 				/* There was another way: verbs, another page of doorbells, GID or port; or it was on the way out. */
-				static const char *const spare[] = {"mlx5dv_devx_obj_modify", "ibv_modify_qp", "mlx5dv_devx_alloc_uar",
-								    "_ibv_query_gid_ex", "ibv_query_port", "ibv_query_device"};
+				static const char *const spare[] = {"mlx5dv_devx_obj_modify", "ibv_modify_qp",
+								    "mlx5dv_devx_alloc_uar",  "_ibv_query_gid_ex",
+								    "ibv_query_port",         "ibv_query_device"};
 				bool excused = queues == MRW_QUEUES_AUTO;
 
 				for (size_t i = 0; i < sizeof spare / sizeof *spare; i++)
@@ -148,7 +149,8 @@ static void verbs_where_device_commands_fail(void **state)
 	reset();
 }
 
-static void refuse(const char *names, uint32_t index, const struct mrw_nic_config *config, enum marrow_status status, const char *words)
+static void refuse(const char *names, uint32_t index, const struct mrw_nic_config *config, enum marrow_status status,
+		   const char *words)
 {
 	struct mrw_nic *nic;
 
@@ -260,7 +262,8 @@ static void memory_that_cannot_be_registered(void **state)
 	for (int i = 0; i < 3; i++) {
 		f->fail_at = f->calls + 1;
 		f->error = cases[i].error;
-		assert_int_equal(mrw_region_new(nic, memory, sizeof memory, i == 2 ? 9 : -1, &region), MARROW_SYSTEM_ERROR);
+		assert_int_equal(mrw_region_new(nic, memory, sizeof memory, i == 2 ? 9 : -1, &region),
+				 MARROW_SYSTEM_ERROR);
 		said(cases[i].words);
 		said("mlx5_0");
 		mrw_region_free(nic, &region);

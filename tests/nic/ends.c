@@ -63,15 +63,18 @@ static bool reserve(struct end *end, uint32_t n, uint64_t *first)
 	return true;
 }
 
-bool put(struct end *end, const struct mrw_region *peer, uint64_t from, uint64_t to, uint32_t bytes, uint64_t flag, uint64_t value, uint64_t *last)
+bool put(struct end *end, const struct mrw_region *peer, uint64_t from, uint64_t to, uint32_t bytes, uint64_t flag,
+	 uint64_t value, uint64_t *last)
 {
 	struct mrw_queue *q = &end->queue;
 	uint64_t first;
 
 	if (!reserve(end, 2, &first))
 		return false;
-	mrw_wqe_write(mrw_post_slot(q, first), first, q->qpn, false, peer->address + to, peer->rkey, at(end, from), end->region.lkey, bytes);
-	mrw_wqe_write_word(mrw_post_slot(q, first + 1), first + 1, q->qpn, true, peer->address + flag, peer->rkey, value);
+	mrw_wqe_write(mrw_post_slot(q, first), first, q->qpn, false, peer->address + to, peer->rkey, at(end, from),
+		      end->region.lkey, bytes);
+	mrw_wqe_write_word(mrw_post_slot(q, first + 1), first + 1, q->qpn, true, peer->address + flag, peer->rkey,
+			   value);
 	mrw_post_ready(q, first, 2);
 	*last = first + 1;
 	return true;
@@ -111,7 +114,9 @@ struct mrw_nic_config config_of(const char *queues, uint32_t slots)
 	mrw_nic_defaults(&config);
 	if (slots)
 		config.slots = slots;
-	config.queues = !strncmp(queues, "devx", 4) ? MRW_QUEUES_DEVX : !strcmp(queues, "verbs") ? MRW_QUEUES_VERBS : MRW_QUEUES_AUTO;
+	config.queues = !strncmp(queues, "devx", 4) ? MRW_QUEUES_DEVX
+			: !strcmp(queues, "verbs")  ? MRW_QUEUES_VERBS
+						    : MRW_QUEUES_AUTO;
 	config.collapsed = strcmp(queues, "devx_ring") != 0;
 	/* A resend after 2 ms, and seldom: tests wait for the end of it. */
 	config.timeout = 9;

@@ -95,7 +95,8 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
 	return fake_call(__func__);
 }
 
-int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry, uint32_t flags, size_t bytes)
+int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
+		      uint32_t flags, size_t bytes)
 {
 	(void)context;
 	(void)port;
@@ -161,7 +162,8 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 	return fake_free(ah);
 }
 
-struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *arg, struct ibv_comp_channel *channel, int vector)
+struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *arg, struct ibv_comp_channel *channel,
+			     int vector)
 {
 	struct ibv_cq *cq = fake_call(__func__) ? NULL : fake_object(sizeof(*cq));
 

@@ -109,7 +109,8 @@ int mlx5dv_devx_query_eqn(struct ibv_context *context, uint32_t vector, uint32_t
 	return fake_call(__func__);
 }
 
-struct mlx5dv_devx_obj *mlx5dv_devx_obj_create(struct ibv_context *context, const void *in, size_t in_bytes, void *out, size_t out_bytes)
+struct mlx5dv_devx_obj *mlx5dv_devx_obj_create(struct ibv_context *context, const void *in, size_t in_bytes, void *out,
+					       size_t out_bytes)
 {
 	(void)context;
 	(void)in;

@@ -5,7 +5,14 @@
 
 #include <sched.h>
 
-enum { FLAG = END_BYTES - 4096, RESULT = END_BYTES - 2048, WORD = END_BYTES - 1024, DATA = END_BYTES / 2, SLOTS = 64, MANY = 70000 };
+enum {
+	FLAG = END_BYTES - 4096,
+	RESULT = END_BYTES - 2048,
+	WORD = END_BYTES - 1024,
+	DATA = END_BYTES / 2,
+	SLOTS = 64,
+	MANY = 70000
+};
 
 static const char *queues;
 
@@ -37,11 +44,15 @@ static void memory_is_in_whole_pages(const struct end *end)
 	struct mrw_link_memory m;
 
 	mrw_link_get_memory(end->link, &m);
-	CHECK(((uintptr_t)m.sq.base | (uintptr_t)m.record.base | (uintptr_t)m.cq.base | (uintptr_t)m.doorbell.base) % 4096 == 0);
+	CHECK(((uintptr_t)m.sq.base | (uintptr_t)m.record.base | (uintptr_t)m.cq.base | (uintptr_t)m.doorbell.base) %
+		      4096 ==
+	      0);
 	CHECK((m.cq_record.bytes != 0) == (end->queue.cq_record != NULL));
 	CHECK(m.sq.bytes >= (uint64_t)end->queue.slots * 64 && m.record.bytes % 4096 == 0 && m.doorbell.bytes == 4096);
-	CHECK((uint8_t *)end->queue.doorbell >= (uint8_t *)m.doorbell.base && (uint8_t *)end->queue.doorbell < (uint8_t *)m.doorbell.base + 4096);
-	CHECK((uint8_t *)end->queue.record >= (uint8_t *)m.record.base && (uint8_t *)end->queue.record < (uint8_t *)m.record.base + m.record.bytes);
+	CHECK((uint8_t *)end->queue.doorbell >= (uint8_t *)m.doorbell.base &&
+	      (uint8_t *)end->queue.doorbell < (uint8_t *)m.doorbell.base + 4096);
+	CHECK((uint8_t *)end->queue.record >= (uint8_t *)m.record.base &&
+	      (uint8_t *)end->queue.record < (uint8_t *)m.record.base + m.record.bytes);
 }
 
 /* Data is there when its flag is, in both directions at once. */
@@ -118,14 +129,16 @@ static void every_request(struct end *a, struct end *b)
 		i = room(a, 3);
 		*word(b, WORD) = k;
 		mrw_wqe_nop(mrw_post_slot(q, i), i, q->qpn, false);
-		mrw_wqe_masked_compare_swap(mrw_post_slot(q, i + 1), mrw_post_slot(q, i + 2), i + 1, q->qpn, true, THERE, 0, k + 100ull, 0, ~0ull);
+		mrw_wqe_masked_compare_swap(mrw_post_slot(q, i + 1), mrw_post_slot(q, i + 2), i + 1, q->qpn, true,
+					    THERE, 0, k + 100ull, 0, ~0ull);
 		mrw_post_ready(q, i, 3);
 		CHECK(wait_done(a, i + 1) && *word(a, RESULT) == k && *word(b, WORD) == k + 100);
 	}
 	for (uint32_t k = 0; k < 1000; k++)
 		b->memory[k] = (uint8_t)(k * 3);
 	i = room(a, 2);
-	mrw_wqe_read(mrw_post_slot(q, i), i, q->qpn, false, b->region.address, b->region.rkey, at(a, DATA), a->region.lkey, 1000);
+	mrw_wqe_read(mrw_post_slot(q, i), i, q->qpn, false, b->region.address, b->region.rkey, at(a, DATA),
+		     a->region.lkey, 1000);
 	mrw_wqe_dump(SLOT(i + 1), at(a, DATA), a->region.lkey, 8);
 	mrw_post_ready(q, i, 2);
 	CHECK(wait_done(a, i + 1) && !memcmp(a->memory + DATA, b->memory, 1000));

@@ -68,7 +68,8 @@ static void *post(void *arg)
 		uint64_t from = mine + i % 512 * STRIDE;
 
 		*(uint64_t *)(void *)(end.memory + from) = i;
-		CHECK(put(&end, &theirs.region, from, END_BYTES / 2 + p->index * 64, 8, FLAGS + p->index * 64, i, &last));
+		CHECK(put(&end, &theirs.region, from, END_BYTES / 2 + p->index * 64, 8, FLAGS + p->index * 64, i,
+			  &last));
 		/* The word is written again only when all 512 places were. */
 		if (i % 256 == 0)
 			CHECK(wait_done(&end, last));
