@@ -161,9 +161,12 @@ static void slot_rewritten(void)
 /* provoke.py slows the NIC down for this one. */
 static void source_changed(void)
 {
+	source[0] = 1;
 	rig_write(&q, target, there->rkey, source, here->lkey, BIG_BYTES, true);
 	rig_ring(&q);
-	usleep(5000);
+	/* Under way, and far from its end. */
+	while (__atomic_load_n(&target[0], __ATOMIC_ACQUIRE) != 1)
+		usleep(10);
 	__atomic_store_n(&source[10], 1, __ATOMIC_RELAXED);
 	RIG_CHECK(rig_wait(&q, 5) == 0);
 }
