@@ -86,6 +86,11 @@ static void rung(void *arg, uint32_t number, uint32_t offset, uint32_t first, ui
 		sn_doorbell(number, offset, first, second);
 }
 
+void sn_engine_take_doorbells(void)
+{
+	sn_uar_poll(rung, NULL);
+}
+
 /* With "merge" the registers are looked at rarely. */
 static bool take_doorbells(uint64_t now)
 {

@@ -8,6 +8,8 @@
 int sn_engine_start(void);
 /* Stops and joins it (at exit, or before the fabric goes). */
 void sn_engine_stop(void);
+/* Takes the doorbells that were rung until now: before a queue pair goes, its are no mistake yet. Lock held. */
+void sn_engine_take_doorbells(void);
 /* In a child after fork: the engine did not come along. */
 void sn_engine_forked(void);
 /* The kernel interface's side of the lock: the engine steps back. */

@@ -80,6 +80,7 @@ struct sn_qp *sn_qp_create(struct sn_context *context, const struct sn_qp_shape 
 
 void sn_qp_destroy(struct sn_qp *qp)
 {
+	sn_engine_take_doorbells();
 	sn_cq_forget(qp);
 	sn_requester_reset(qp);
 	sn_responder_reset(qp);
