@@ -116,21 +116,26 @@ enum marrow_status mrw_link_connect(struct mrw_link *link, const struct mrw_link
 	return MARROW_SUCCESS;
 }
 
-/* Has the last request that was rung completed, or been flushed? Reads entries only: nobody else looks any more. */
+/* Is it the last request that was rung? It may have two WQEBBs. */
+static bool is_last(const struct mrw_queue *q, uint32_t counter)
+{
+	return (((uint32_t)q->rung - counter - 1) & 0xffff) <= 1;
+}
+
+/* Has the last request completed, or been flushed? Reads entries only: nobody else looks any more. */
 static bool is_drained(const struct mrw_queue *q, uint64_t *consumed)
 {
-	uint32_t last = (uint32_t)(q->rung - 1) & 0xffff, tail = mrw_cqe_tail(q->cq);
+	uint32_t tail = mrw_cqe_tail(q->cq);
 
-	if (q->rung == q->completed)
+	if (q->rung == q->completed || (q->failed && is_last(q, mrw_fault_index(q->failed))))
 		return true;
 	if (!q->cq_record)
-		return mrw_cqe_opcode(tail) != MRW_CQE_INVALID &&
-		       (mrw_cqe_counter(tail) == last || mrw_cqe_counter(tail) + 1 == last);
+		return mrw_cqe_opcode(tail) != MRW_CQE_INVALID && is_last(q, mrw_cqe_counter(tail));
 	for (;; (*consumed)++) {
 		tail = mrw_cqe_tail(q->cq + (*consumed & (q->cq_slots - 1)) * MRW_CQE_BYTES);
 		if (!mrw_cqe_arrived(tail, *consumed, q->cq_slots))
 			return false;
-		if (mrw_cqe_counter(tail) == last)
+		if (is_last(q, mrw_cqe_counter(tail)))
 			return true;
 	}
 }
