@@ -62,6 +62,7 @@ install_test_tools() {
 	have python3 || missing+=(python3)
 	[ ${#missing[@]} = 0 ] || apt_install "${missing[@]}" || return 1
 	missing=()
+	{ pkg-config --exists libibverbs && pkg-config --exists libmlx5; } || missing+=(libibverbs-dev ibverbs-providers)
 	have clang || missing+=(clang)
 	{ have mpirun && { pkg-config --exists ompi-c || pkg-config --exists mpi-c; }; } || missing+=(openmpi-bin libopenmpi-dev)
 	[ ${#missing[@]} = 0 ] || apt_install "${missing[@]}" || true

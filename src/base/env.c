@@ -60,13 +60,14 @@ static bool is_known(const char *name, size_t bytes)
 	return false;
 }
 
-/* MARROW_TEST_* belongs to the tests. */
+/* MARROW_TEST_* belongs to the tests, MARROW_SOFTNIC_* to their model of a NIC. */
 static void check_names(void)
 {
 	for (char **entry = environ; entry && *entry; entry++) {
 		size_t bytes = strcspn(*entry, "=");
 
-		if (!strncmp(*entry, "MARROW_", 7) && strncmp(*entry, "MARROW_TEST_", 12) && !is_known(*entry, bytes))
+		if (!strncmp(*entry, "MARROW_", 7) && strncmp(*entry, "MARROW_TEST_", 12) &&
+		    strncmp(*entry, "MARROW_SOFTNIC_", 15) && !is_known(*entry, bytes))
 			mrw_log(MRW_LOG_WARN,
 				"%.*s is set in the environment but is no variable of this version: it has no effect",
 				(int)(bytes < 128 ? bytes : 128), *entry);

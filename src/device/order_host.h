@@ -34,6 +34,44 @@ MRW_DEV uint64_t mrw_compare_swap(uint64_t *p, uint64_t want, uint64_t v)
 	return want;
 }
 
+/* As mrw_compare_swap(), ordered. Partner: any ordered access or publish of the word. */
+MRW_DEV uint64_t mrw_compare_swap_ordered(uint64_t *p, uint64_t want, uint64_t v)
+{
+	__atomic_compare_exchange_n(p, &want, v, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+	return want;
+}
+
+/* Returns the old value; ordered. Partner: any ordered access or publish of the word. */
+MRW_DEV uint64_t mrw_fetch_add(uint64_t *p, uint64_t v)
+{
+	return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
+}
+
+MRW_DEV uint32_t mrw_load_relaxed_32(const uint32_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+
+/* Partner: the NIC, which writes this word of an entry last. */
+MRW_DEV uint32_t mrw_observe_32(const uint32_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+/* A doorbell record. Partner: the NIC, which reads it after a doorbell. */
+MRW_DEV void mrw_store_record(uint32_t *p, uint32_t v)
+{
+	__atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+
+/* Partner: the NIC, which then reads the record and the work requests. */
+MRW_DEV void mrw_doorbell(uint64_t *reg, uint64_t v)
+{
+	MRW_BEFORE_DOORBELL();
+	__atomic_store_n(reg, v, __ATOMIC_RELEASE);
+	MRW_AFTER_DOORBELL();
+}
+
 MRW_DEV struct mrw_packet mrw_load_packet(const struct mrw_packet *p)
 {
 	struct mrw_packet v;

@@ -23,6 +23,9 @@ REDUCE_BULK = "src/collectives/reduce_bulk.h"
 RUN = "src/collectives/run_host.h"
 MOVE_BULK = "src/collectives/move_bulk.h"
 LAUNCH = "src/launch.c"
+POST = "src/proxyless/post.h"
+POLL = "src/proxyless/poll.h"
+CQE = "src/proxyless/cqe.h"
 
 MUTANTS = [
     # Order.
@@ -141,4 +144,31 @@ MUTANTS = [
     Mutant("peers are not told of a fault", [(FAULT, "\t\t\t\tmrw_store_relaxed(&mrw_control(a, p)->poison, poison);", "\t\t\t\tcontinue;")], ["first fault"]),
     Mutant("poison is not looked for in waits", [(FLAG, "if (poison != 0) {", "if (poison == 1) {")], ["first fault"]),
     Mutant("poison is not looked for at the begin", [(OPERATION, "if (poison != 0) {", "if (poison == 1) {")], ["abort", "first fault"]),
+
+    # The NIC's queue.
+    Mutant("ranges become ready out of order", [(POST, "mrw_load_relaxed(&q->ready) != first; spins++", "mrw_load_relaxed(&q->ready) != first && spins < 1; spins++")],
+           ["post"]),
+    Mutant("who rings does not look again", [(POST, "marks = mrw_compare_swap_ordered(&q->ringing, seen, 0);", "mrw_publish(&q->ringing, 0);\n\t\tmarks = seen;")],
+           ["post"]),
+    Mutant("two ring at once", [(POST, "if (mrw_fetch_add(&q->ringing, 1) != 0)\n\t\treturn;", "(void)mrw_fetch_add(&q->ringing, 1);")], ["post", "tsan post"]),
+    Mutant("the doorbell record is not masked", [(POST, "mrw_store_record(q->record, mrw_be32((uint32_t)(ready & 0xffff)))", "mrw_store_record(q->record, mrw_be32((uint32_t)ready))")],
+           ["post"]),
+    Mutant("a full ring is overwritten", [(POST, "> (int64_t)q->slots)", "> (int64_t)q->slots + 1)")], ["post"]),
+    Mutant("a stale count of reservations fills the ring", [(POST, "if ((int64_t)(at + n - mrw_load_relaxed(&q->completed)) > (int64_t)q->slots)",
+                                                            "if ((at + n - mrw_load_relaxed(&q->completed) & 0xff) > q->slots - 1)")], ["post"]),
+    Mutant("slots are reused without order", [(POST, "\t\tmrw_observed(&q->completed); /* the NIC", "\t\t/* the NIC")], ["tsan post"], True),
+    Mutant("ranges are handed on without order", [(POST, "\tmrw_observed(&q->ready); /* hands on", "\t/* hands on")], ["tsan post"], True),
+    Mutant("the owner bit is ignored", [(CQE, " && (tail & 1) == ((at & slots) != 0)", " && (at & slots) <= slots")], ["post"]),
+    Mutant("entries are read without order", [(POLL, "tail = mrw_cqe_tail(q->cq);", "tail = mrw_cqe_peek(q->cq);")], ["tsan post"], True),
+    Mutant("entries are not given back", [(POLL, "\t\tmrw_store_record(q->cq_record,", "\t\tmrw_store_record((uint32_t *)(void *)&q->pad0,")], ["post"]),
+    Mutant("the counter of a completion is not extended", [(POLL, "done += (mrw_cqe_counter(tail) + 1 - (uint32_t)done) & 0xffff;", "done = mrw_cqe_counter(tail) + 1;")],
+           ["post"]),
+    Mutant("who was overtaken counts all the same", [(POLL, "(void)mrw_compare_swap_ordered(&q->completed, done, done + news);", "mrw_publish(&q->completed, done + news);")],
+           ["post"]),
+    Mutant("two take entries at once", [(POLL, "if (mrw_compare_swap_ordered(&q->polling, 0, 1) != 0)\n\t\treturn true;", "(void)mrw_compare_swap_ordered(&q->polling, 0, 1);")],
+           ["post", "tsan post"]),
+    Mutant("an error is forgotten", [(POST, "\t\tif (mrw_load_relaxed(&q->failed) != 0)\n\t\t\treturn false;\n", "")], ["post"]),
+    Mutant("a flush hides the error", [(POLL, "(void)mrw_compare_swap_ordered(&q->failed, 0, mrw_queue_fault(mrw_cqe_syndromes(cqe), index));",
+                                       "mrw_publish(&q->failed, mrw_queue_fault(mrw_cqe_syndromes(cqe), index));"),
+                                      (POLL, "\tif (mrw_load_relaxed(&q->failed) != 0)\n\t\treturn false;\n\treturn", "\treturn")], ["post"]),
 ]

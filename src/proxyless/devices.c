@@ -1,0 +1,162 @@
+/* devices.c - which RDMA devices there are and which are meant. */
+#include "devices.h"
+
+#include "nic.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum marrow_status mrw_devices_open(struct mrw_devices *c)
+{
+	int count = 0;
+
+	memset(c, 0, sizeof *c);
+	MRW_TRY(mrw_verbs_load(&c->verbs));
+	c->devices = c->verbs->get_device_list(&count);
+	/* Without the kernel's modules there is no list: no devices. */
+	if (!c->devices && errno != ENOSYS)
+		return mrw_fail_errno(MARROW_SYSTEM_ERROR, "listing RDMA devices failed");
+	c->count = c->devices ? (uint32_t)count : 0;
+	return MARROW_SUCCESS;
+}
+
+void mrw_devices_close(struct mrw_devices *c)
+{
+	if (c->devices)
+		c->verbs->free_device_list(c->devices);
+}
+
+const char *mrw_devices_name(const struct mrw_devices *c, uint32_t i)
+{
+	return c->verbs->get_device_name(c->devices[i]);
+}
+
+const char *mrw_devices_names(const struct mrw_devices *c, char text[MRW_NAMES_BYTES])
+{
+	size_t at = 0;
+
+	snprintf(text, MRW_NAMES_BYTES, "none");
+	for (uint32_t i = 0; i < c->count && at < MRW_NAMES_BYTES; i++)
+		at += (size_t)snprintf(text + at, MRW_NAMES_BYTES - at, "%s%s", i ? ", " : "", mrw_devices_name(c, i));
+	return text;
+}
+
+static bool port_is_active(const struct mrw_verbs *v, struct ibv_context *context, uint32_t port)
+{
+	struct ibv_port_attr attr;
+
+	memset(&attr, 0, sizeof attr);
+	return v->query_port(context, (uint8_t)port, (struct _compat_ibv_port_attr *)(void *)&attr) == 0 &&
+	       attr.state == IBV_PORT_ACTIVE;
+}
+
+uint32_t mrw_active_port(const struct mrw_verbs *v, struct ibv_context *context)
+{
+	struct ibv_device_attr attr;
+
+	if (v->query_device(context, &attr))
+		return 0;
+	for (uint32_t port = 1; port <= attr.phys_port_cnt; port++)
+		if (port_is_active(v, context, port))
+			return port;
+	return 0;
+}
+
+const char *mrw_open_advice(int error)
+{
+	switch (error) {
+	case EACCES:
+	case EPERM:
+		return "; this user may not open /dev/infiniband/uverbs*: its mode should be 0666 (udev rules of rdma-core), and a container "
+		       "needs its device cgroup opened too";
+	case ENOENT:
+	case ENXIO:
+	case ENODEV:
+		return "; /dev/infiniband/uverbs* is missing here: load ib_uverbs, and give containers --device=/dev/infiniband";
+	case ENOMEM:
+		return "; the limit of locked memory (ulimit -l) may be too low";
+	default:
+		return "";
+	}
+}
+
+/* Without names a device counts if it is an mlx5 one with an active port. */
+static bool is_usable(const struct mrw_devices *c, uint32_t i)
+{
+	struct mlx5dv_context_attr attr = {.flags = 0};
+	struct ibv_context *context;
+	bool active;
+
+	if (!c->verbs->is_supported(c->devices[i]))
+		return false;
+	context = c->verbs->open_device(c->devices[i], &attr);
+	if (!context) {
+		mrw_log(MRW_LOG_WARN, "%s is left out: opening it failed: %s%s", mrw_devices_name(c, i),
+			strerror(errno), mrw_open_advice(errno));
+		return false;
+	}
+	active = mrw_active_port(c->verbs, context) != 0;
+	c->verbs->close_device(context);
+	if (!active)
+		mrw_log(MRW_LOG_INFO, "%s is left out: no port of it is active", mrw_devices_name(c, i));
+	return active;
+}
+
+static enum marrow_status find_by_name(const struct mrw_devices *c, const char *name, size_t bytes, uint32_t *found)
+{
+	char all[MRW_NAMES_BYTES];
+
+	for (uint32_t i = 0; i < c->count; i++)
+		if (strlen(mrw_devices_name(c, i)) == bytes && !memcmp(mrw_devices_name(c, i), name, bytes)) {
+			if (!c->verbs->is_supported(c->devices[i]))
+				return mrw_fail(
+					MARROW_UNSUPPORTED,
+					"%s is no mlx5 device: kernels can drive only those (ConnectX-4 and later)",
+					mrw_devices_name(c, i));
+			*found = i;
+			return MARROW_SUCCESS;
+		}
+	return mrw_fail(MARROW_INVALID_ARGUMENT, "there is no RDMA device named \"%.*s\"; there are: %s", (int)bytes,
+			name, mrw_devices_names(c, all));
+}
+
+enum marrow_status mrw_devices_select(const struct mrw_devices *c, const char *names, uint32_t index, uint32_t *count,
+				      uint32_t *device)
+{
+	*count = 0;
+	if (!names || !names[0]) {
+		for (uint32_t i = 0; i < c->count; i++)
+			if (is_usable(c, i) && (*count)++ == index)
+				*device = i;
+		return MARROW_SUCCESS;
+	}
+	for (const char *name = names; name;) {
+		const char *comma = strchr(name, ',');
+		size_t bytes = comma ? (size_t)(comma - name) : strlen(name);
+		uint32_t found;
+
+		if (bytes) {
+			MRW_TRY(find_by_name(c, name, bytes, &found));
+			if ((*count)++ == index)
+				*device = found;
+		}
+		name = comma ? comma + 1 : NULL;
+	}
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status mrw_nic_count(const char *names, uint32_t *count)
+{
+	struct mrw_devices c;
+	uint32_t device;
+	enum marrow_status status;
+
+	*count = 0;
+	MRW_TRY(mrw_devices_open(&c));
+	status = mrw_devices_select(&c, names, UINT32_MAX, count, &device);
+	mrw_devices_close(&c);
+	return status;
+}

@@ -1,0 +1,94 @@
+/* nic.h - the control plane: a NIC's port, memory regions, queue pairs. libibverbs and libmlx5 are loaded when first needed; nothing links
+ * them.
+ *
+ * All functions may be called from any thread; those on one object by one thread at a time. Errors name device, port, what was tried and
+ * what to do. Memory handed in stays the caller's and must outlive the object. */
+#ifndef MRW_NIC_H
+#define MRW_NIC_H
+
+#include "post.h"
+
+#include "base/error.h"
+
+struct mrw_nic;
+/* How queues are made. */
+enum mrw_queues {
+	MRW_QUEUES_AUTO,  /* DEVX, and verbs where that is not to be had (said at level info) */
+	MRW_QUEUES_DEVX,  /* device commands: rings in our memory */
+	MRW_QUEUES_VERBS  /* libmlx5's own queues, opened by mlx5dv_init_obj */
+};
+struct mrw_region_handle;
+struct mrw_link;
+
+/* How to use a port; mrw_nic_defaults() fills it. */
+struct mrw_nic_config {
+	int32_t port;             /* 0: the first active one */
+	int32_t gid_index;        /* -1: RoCE: IPv4-mapped v2, then v2; InfiniBand: 0 */
+	uint32_t pkey_index, service_level, traffic_class;
+	uint32_t timeout;         /* 4.096 us * 2^timeout before a resend */
+	uint32_t retries, rnr_retries;
+	uint32_t slots;           /* WQEBBs of a send queue, a power of two, 16 to 32768; queues made by verbs may get more */
+	enum mrw_queues queues;
+	/* DEVX: 1: one completion entry, overwritten by each completion: cheapest to look at, but when a request fails those flushed behind it
+	 * soon hide its syndrome (0x05 is seen instead). 0: a ring of them, as with verbs. */
+	uint32_t collapsed;
+};
+void mrw_nic_defaults(struct mrw_nic_config *config);
+
+/* What ranks tell each other and users ask for. */
+struct mrw_nic_info {
+	char name[64];
+	uint32_t port, infiniband, mtu /* bytes */, speed_gbit, lid, max_queues, devx /* 1: queues by device commands */, reserved;
+	uint8_t gid[16];
+};
+
+/* Number of devices that names admits: comma-separated device names ("mlx5_0,mlx5_1"), empty: all mlx5 ones with an active port. Loads the
+ * libraries; 0 devices is no error; MARROW_UNSUPPORTED if the libraries are not there. */
+enum marrow_status mrw_nic_count(const char *names, uint32_t *count);
+/* Opens number index of them. */
+enum marrow_status mrw_nic_open(struct mrw_nic **nic, const char *names, uint32_t index, const struct mrw_nic_config *config);
+void mrw_nic_close(struct mrw_nic *nic); /* NULL is fine; regions and links first */
+void mrw_nic_get_info(const struct mrw_nic *nic, struct mrw_nic_info *info);
+/* Writes through a queue pair of this NIC to itself, checks data, flag order and completion: names what is wrong. */
+enum marrow_status mrw_nic_self_test(struct mrw_nic *nic);
+/* 0 if the device is well; else the reason of its last asynchronous event in words (device fatal, port down), NULL-terminated. Never
+ * blocks. */
+const char *mrw_nic_trouble(struct mrw_nic *nic);
+
+struct mrw_region {
+	struct mrw_region_handle *handle;
+	uint64_t address, bytes;
+	uint32_t lkey, rkey;
+};
+/* Memory for RDMA in both directions, in order (no relaxed ordering). dmabuf_fd: -1, or the memory's. */
+enum marrow_status mrw_region_new(struct mrw_nic *nic, void *memory, uint64_t bytes, int dmabuf_fd, struct mrw_region *region);
+void mrw_region_free(struct mrw_nic *nic, struct mrw_region *region); /* zeroed is fine */
+
+/* What one end tells the other. */
+struct mrw_link_address {
+	uint32_t qpn, psn, lid, mtu;
+	uint32_t infiniband, port;
+	uint8_t gid[16];
+	char device[32];
+};
+/* A queue pair in INIT and its queue for kernels; connect brings it to RTS. Rings lie in page-aligned host memory of the link's own.
+ * link->queue is *queue, filled. */
+enum marrow_status mrw_link_new(struct mrw_nic *nic, uint32_t peer_rank, struct mrw_queue *queue, struct mrw_link **link);
+void mrw_link_get_address(const struct mrw_link *link, struct mrw_link_address *address);
+/* What a GPU must be able to reach: rings and records (rdma libraries may keep several queues' records in one page), and the page with
+ * the doorbell register. bytes are whole pages. */
+struct mrw_link_memory {
+	struct {
+		void *base;
+		uint64_t bytes;
+	} sq, record, cq, cq_record, doorbell; /* cq_record: 0 bytes where collapsed */
+};
+void mrw_link_get_memory(const struct mrw_link *link, struct mrw_link_memory *memory);
+/* Both ends use the smaller MTU; PSNs and the peer's address come from what was exchanged. Once. */
+enum marrow_status mrw_link_connect(struct mrw_link *link, const struct mrw_link_address *peer);
+/* To the error state, drained for up to a second, destroyed. NULL is fine. */
+void mrw_link_free(struct mrw_link *link);
+/* "transport retries exhausted: the peer's process, NIC or path is gone", ... */
+const char *mrw_syndrome_text(uint32_t syndrome);
+
+#endif

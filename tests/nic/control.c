@@ -1,0 +1,421 @@
+/* control.c - the control plane above libraries that fail as told (fake.h): every call that can fail does once, nothing is left behind,
+ * and what is said names the cause. Arguments: the fake libibverbs and libmlx5; whether the latter has device commands; or "missing" and
+ * libraries without their functions. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "fake.h"
+#include "proxyless/nic.h"
+#include "proxyless/prm.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+static struct fake *f;
+static bool has_devx;
+
+static void reset(void)
+{
+	assert_int_equal(f->live, 0);
+	memset(f, 0, sizeof *f);
+	f->error = ENOMEM;
+	f->port_state[0] = IBV_PORT_ACTIVE;
+	f->port_state[1] = IBV_PORT_ACTIVE;
+	f->layer = IBV_LINK_LAYER_ETHERNET;
+	f->mtu = IBV_MTU_4096;
+	for (uint32_t i = 0; i < 4; i++) { /* link-local v1, v2; IPv4-mapped v1, v2; two empty places */
+		f->gid_type[i] = i % 2 ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
+		f->gid[i][15] = (uint8_t)(i + 1);
+		if (i < 2) {
+			f->gid[i][0] = 0xfe;
+			f->gid[i][1] = 0x80;
+		} else {
+			f->gid[i][10] = f->gid[i][11] = 0xff;
+		}
+	}
+}
+
+static struct mrw_nic_config defaults(enum mrw_queues queues)
+{
+	struct mrw_nic_config config;
+
+	mrw_nic_defaults(&config);
+	config.slots = 64;
+	config.queues = queues;
+	return config;
+}
+
+static void said(const char *words)
+{
+	if (!strstr(mrw_error_text(), words))
+		fail_msg("\"%s\" is not in: %s", words, mrw_error_text());
+}
+
+/* Everything that a rank does with a NIC, and back. */
+static enum marrow_status whole_life(enum mrw_queues queues, bool *devx)
+{
+	struct mrw_nic_config config = defaults(queues);
+	struct mrw_link_address address;
+	struct mrw_region region = {0};
+	struct mrw_queue queue;
+	struct mrw_link *link = NULL;
+	struct mrw_nic *nic;
+	static uint64_t memory[64];
+	enum marrow_status status = mrw_nic_open(&nic, "mlx5_1,mlx5_0", 1, &config);
+
+	if (status != MARROW_SUCCESS)
+		return status;
+	status = mrw_region_new(nic, memory, sizeof memory, -1, &region);
+	if (status == MARROW_SUCCESS)
+		status = mrw_link_new(nic, 5, &queue, &link);
+	if (status == MARROW_SUCCESS) {
+		*devx = queue.cq_record == NULL;
+		mrw_link_get_address(link, &address);
+		status = mrw_link_connect(link, &address);
+	}
+	mrw_link_free(link);
+	mrw_region_free(nic, &region);
+	mrw_nic_close(nic);
+	return status;
+}
+
+static void every_call_fails_once(void **state)
+{
+	(void)state;
+	for (int queues = MRW_QUEUES_AUTO; queues <= MRW_QUEUES_VERBS; queues++)
+		for (int n = 0;; n++) {
+			bool devx = false;
+
+			reset();
+			f->fail_at = n;
+			mrw_error_set_text("");
+			enum marrow_status status = whole_life((enum mrw_queues)queues, &devx);
+			if (queues == MRW_QUEUES_DEVX && !has_devx) {
+				assert_int_equal(status, MARROW_UNSUPPORTED);
+				said("DEVX");
+				break;
+			}
+			if (n == 0 || !f->failed) {
+				assert_int_equal(status, MARROW_SUCCESS);
+				assert_int_equal(devx, has_devx && queues != MRW_QUEUES_VERBS);
+			} else if (status == MARROW_SUCCESS) {
+				/* There was another way: verbs, another page of doorbells, GID or port; or it was on the way out. */
+				static const char *const spare[] = {"mlx5dv_devx_obj_modify", "ibv_modify_qp",
+								    "mlx5dv_devx_alloc_uar",  "_ibv_query_gid_ex",
+								    "ibv_query_port",         "ibv_query_device"};
+				bool excused = queues == MRW_QUEUES_AUTO;
+
+				for (size_t i = 0; i < sizeof spare / sizeof *spare; i++)
+					excused |= !strcmp(f->failed, spare[i]);
+				if (!excused)
+					fail_msg("%s failed, and all went well", f->failed);
+			} else {
+				assert_true(mrw_error_text()[0] != '\0');
+			}
+			if (n > 0 && !f->failed)
+				break;
+		}
+	reset();
+}
+
+static void verbs_where_device_commands_fail(void **state)
+{
+	bool devx = true;
+
+	(void)state;
+	reset();
+	f->no_devx_queues = true;
+	assert_int_equal(whole_life(MRW_QUEUES_AUTO, &devx), MARROW_SUCCESS);
+	assert_false(devx);
+	reset();
+	f->no_devx_open = true;
+	assert_int_equal(whole_life(MRW_QUEUES_AUTO, &devx), MARROW_SUCCESS);
+	assert_false(devx);
+	if (!has_devx)
+		return;
+	assert_int_equal(whole_life(MRW_QUEUES_DEVX, &devx), MARROW_UNSUPPORTED);
+	said("DEVX");
+	reset();
+	f->no_devx_queues = true;
+	assert_int_equal(whole_life(MRW_QUEUES_DEVX, &devx), MARROW_SYSTEM_ERROR);
+	said("rank 5");
+	said("status 0xf");
+	said("1234");
+	reset();
+}
+
+static void refuse(const char *names, uint32_t index, const struct mrw_nic_config *config, enum marrow_status status,
+		   const char *words)
+{
+	struct mrw_nic *nic;
+
+	assert_int_equal(mrw_nic_open(&nic, names, index, config), status);
+	assert_null(nic);
+	said(words);
+}
+
+static void devices_and_ports(void **state)
+{
+	struct mrw_nic_config config = defaults(MRW_QUEUES_AUTO);
+	struct mrw_nic *nic;
+	struct mrw_nic_info info;
+	uint32_t count;
+
+	(void)state;
+	reset();
+	assert_int_equal(mrw_nic_count("", &count), MARROW_SUCCESS);
+	assert_int_equal(count, 2);
+	assert_int_equal(mrw_nic_count("mlx5_1", &count), MARROW_SUCCESS);
+	assert_int_equal(count, 1);
+	assert_int_equal(mrw_nic_count("mlx5_7", &count), MARROW_INVALID_ARGUMENT);
+	said("mlx5_7");
+	said("mlx5_0, mlx5_1, other_0");
+	refuse("mlx5_0,mlx5", 1, &config, MARROW_INVALID_ARGUMENT, "\"mlx5\"");
+	refuse("other_0", 0, &config, MARROW_UNSUPPORTED, "other_0 is no mlx5 device");
+	refuse("", 2, &config, MARROW_INVALID_ARGUMENT, "admits 2");
+	config.port = 3;
+	refuse("mlx5_0", 0, &config, MARROW_INVALID_ARGUMENT, "no port 3: its ports are 1 to 2");
+	config.port = 0;
+	config.slots = 48;
+	refuse("mlx5_0", 0, &config, MARROW_INVALID_ARGUMENT, "power of two");
+	config.slots = 64;
+
+	/* The first port that is active, unless one is named. */
+	f->port_state[0] = IBV_PORT_DOWN;
+	assert_int_equal(mrw_nic_open(&nic, "mlx5_0", 0, &config), MARROW_SUCCESS);
+	mrw_nic_get_info(nic, &info);
+	assert_int_equal(info.port, 2);
+	assert_int_equal(info.speed_gbit, 400);
+	mrw_nic_close(nic);
+	config.port = 1;
+	refuse("mlx5_0", 0, &config, MARROW_SYSTEM_ERROR, "port 1 of mlx5_0 is not active but down");
+	config.port = 0;
+	f->port_state[1] = IBV_PORT_INIT;
+	f->port_state[0] = IBV_PORT_INIT;
+	refuse("mlx5_0", 0, &config, MARROW_SYSTEM_ERROR, "subnet manager");
+	assert_int_equal(mrw_nic_count("", &count), MARROW_SUCCESS);
+	assert_int_equal(count, 0);
+	reset();
+	f->open_error = EACCES;
+	refuse("mlx5_0", 0, &config, MARROW_SYSTEM_ERROR, "/dev/infiniband");
+	reset();
+}
+
+static void opened_with_gid(const struct mrw_nic_config *config, uint8_t last)
+{
+	struct mrw_nic_info info;
+	struct mrw_nic *nic;
+
+	assert_int_equal(mrw_nic_open(&nic, "mlx5_0", 0, config), MARROW_SUCCESS);
+	mrw_nic_get_info(nic, &info);
+	assert_int_equal(info.gid[15], last);
+	mrw_nic_close(nic);
+}
+
+static void addresses(void **state)
+{
+	struct mrw_nic_config config = defaults(MRW_QUEUES_AUTO);
+
+	(void)state;
+	reset();
+	opened_with_gid(&config, 4); /* IPv4-mapped, v2 */
+	f->gid_type[3] = IBV_GID_TYPE_ROCE_V1;
+	opened_with_gid(&config, 2); /* link-local, v2 */
+	f->gid[5][15] = 6;
+	f->gid[5][0] = 0x20;
+	f->gid_type[5] = IBV_GID_TYPE_ROCE_V2;
+	opened_with_gid(&config, 6); /* IPv6 */
+	config.gid_index = 1;
+	opened_with_gid(&config, 2);
+	config.gid_index = 0;
+	refuse("mlx5_0", 0, &config, MARROW_INVALID_ARGUMENT, "GID index 0 is empty or no RoCE v2 address");
+	config.gid_index = 4;
+	refuse("mlx5_0", 0, &config, MARROW_INVALID_ARGUMENT, "GID index 4");
+	config.gid_index = -1;
+	f->gid_type[1] = f->gid_type[5] = IBV_GID_TYPE_ROCE_V1;
+	refuse("mlx5_0", 0, &config, MARROW_SYSTEM_ERROR, "no RoCE v2 address");
+	f->layer = IBV_LINK_LAYER_INFINIBAND;
+	f->gid_type[0] = IBV_GID_TYPE_IB;
+	opened_with_gid(&config, 1);
+	reset();
+}
+
+static void memory_that_cannot_be_registered(void **state)
+{
+	struct mrw_nic_config config = defaults(MRW_QUEUES_AUTO);
+	struct mrw_region region;
+	struct mrw_nic *nic;
+	static uint64_t memory[8];
+	static const struct {
+		int error;
+		const char *words;
+	} cases[] = {{ENOMEM, "ulimit -l"}, {EFAULT, "nvidia-peermem"}, {EOPNOTSUPP, "dma-buf"}};
+
+	(void)state;
+	reset();
+	assert_int_equal(mrw_nic_open(&nic, "mlx5_0", 0, &config), MARROW_SUCCESS);
+	for (int i = 0; i < 3; i++) {
+		f->fail_at = f->calls + 1;
+		f->error = cases[i].error;
+		assert_int_equal(mrw_region_new(nic, memory, sizeof memory, i == 2 ? 9 : -1, &region),
+				 MARROW_SYSTEM_ERROR);
+		said(cases[i].words);
+		said("mlx5_0");
+		mrw_region_free(nic, &region);
+	}
+	assert_int_equal(mrw_region_new(nic, memory, sizeof memory, -1, &region), MARROW_SUCCESS);
+	assert_int_equal(region.rkey, 8); /* no relaxed ordering */
+	mrw_region_free(nic, &region);
+	mrw_nic_close(nic);
+	reset();
+}
+
+/* Both ends of what was exchanged arrive in the queue pair. */
+static void connections(void **state)
+{
+	(void)state;
+	for (int infiniband = 0; infiniband < 2; infiniband++)
+		for (int queues = MRW_QUEUES_DEVX; queues <= MRW_QUEUES_VERBS; queues++) {
+			struct mrw_nic_config config = defaults((enum mrw_queues)queues);
+			struct mrw_link_address peer;
+			struct mrw_queue queue;
+			struct mrw_link *link;
+			struct mrw_nic *nic;
+
+			if (queues == MRW_QUEUES_DEVX && !has_devx)
+				continue;
+			reset();
+			f->layer = infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
+			assert_int_equal(mrw_nic_open(&nic, "mlx5_0", 0, &config), MARROW_SUCCESS);
+			assert_int_equal(mrw_link_new(nic, 3, &queue, &link), MARROW_SUCCESS);
+			assert_int_equal(queue.peer, 3);
+			mrw_link_get_address(link, &peer);
+			assert_int_equal(peer.mtu, 4096);
+			assert_string_equal(peer.device, "mlx5_0");
+			assert_int_equal(peer.qpn, queues == MRW_QUEUES_DEVX ? 0x77 : 0x55);
+			peer.infiniband = !peer.infiniband;
+			assert_int_equal(mrw_link_connect(link, &peer), MARROW_MISMATCH);
+			said("InfiniBand");
+			said("RoCE");
+			said("rank 3");
+			peer.infiniband = !peer.infiniband;
+			peer.mtu = 0;
+			assert_int_equal(mrw_link_connect(link, &peer), MARROW_INTERNAL_ERROR);
+			peer.qpn = 0xabcde;
+			peer.psn = 0x123456;
+			peer.lid = 99;
+			peer.mtu = 1024;
+			peer.gid[15] = 200;
+			assert_int_equal(mrw_link_connect(link, &peer), MARROW_SUCCESS);
+			if (queues == MRW_QUEUES_VERBS) {
+				assert_int_equal(f->attr.path_mtu, IBV_MTU_1024);
+				assert_int_equal(f->attr.dest_qp_num, 0xabcde);
+				assert_int_equal(f->attr.rq_psn, 0x123456);
+				assert_int_equal(f->attr.ah_attr.is_global, !infiniband);
+				assert_int_equal(f->attr.ah_attr.dlid, 99);
+				assert_int_equal(f->attr.ah_attr.grh.dgid.raw[15], infiniband ? 0 : 200);
+			} else {
+				const uint8_t *qpc = f->command[1] + MRW_PRM_QPC_AT, *path = qpc + MRW_PRM_PATH_AT;
+
+				assert_int_equal(mrw_prm_get(qpc, MRW_PRM_QPC_MTU), IBV_MTU_1024);
+				assert_int_equal(mrw_prm_get(qpc, MRW_PRM_QPC_REMOTE_QPN), 0xabcde);
+				assert_int_equal(mrw_prm_get(qpc, MRW_PRM_QPC_NEXT_RECEIVE_PSN), 0x123456);
+				assert_int_equal(mrw_prm_get(path, MRW_PRM_PATH_LID), infiniband ? 99 : 0);
+				assert_int_equal(mrw_prm_get(path, MRW_PRM_PATH_MAC_LOW), infiniband ? 0 : 0x04050607);
+				assert_int_equal(path[MRW_PRM_PATH_GID_AT + 15], infiniband ? 0 : 200);
+				assert_int_equal(mrw_prm_get(f->command[2] + MRW_PRM_QPC_AT, MRW_PRM_QPC_RETRIES), 7);
+			}
+			assert_int_equal(mrw_link_connect(link, &peer), MARROW_INVALID_USAGE);
+			mrw_link_free(link);
+			mrw_nic_close(nic);
+		}
+	reset();
+}
+
+static void events(void **state)
+{
+	struct mrw_nic_config config = defaults(MRW_QUEUES_AUTO);
+	struct mrw_nic *nic;
+
+	(void)state;
+	reset();
+	assert_int_equal(mrw_nic_open(&nic, "mlx5_0", 0, &config), MARROW_SUCCESS);
+	assert_null(mrw_nic_trouble(nic));
+	f->has_event = true;
+	f->event.event_type = IBV_EVENT_PORT_ERR;
+	f->event.element.port_num = 2; /* not ours */
+	assert_null(mrw_nic_trouble(nic));
+	f->has_event = true;
+	f->event.element.port_num = 1;
+	assert_non_null(strstr(mrw_nic_trouble(nic), "port went down"));
+	assert_non_null(strstr(mrw_nic_trouble(nic), "mlx5_0 port 1"));
+	f->has_event = true;
+	f->event.event_type = IBV_EVENT_PORT_ACTIVE;
+	assert_null(mrw_nic_trouble(nic));
+	f->has_event = true;
+	f->event.event_type = IBV_EVENT_DEVICE_FATAL;
+	assert_non_null(strstr(mrw_nic_trouble(nic), "the device has failed"));
+	mrw_nic_close(nic);
+	mrw_nic_close(NULL);
+	reset();
+}
+
+/* A file of that name that is no library, or one without its functions. */
+static void library_missing(void **state)
+{
+	uint32_t count = 5;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(mrw_nic_count("", &count), MARROW_UNSUPPORTED);
+		assert_int_equal(count, 0);
+		said("libibverbs.so.1");
+		said("rdma-core");
+	}
+}
+
+static void *preload(const char *path)
+{
+	void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+
+	if (!library) {
+		fprintf(stderr, "%s\n", dlerror());
+		exit(1);
+	}
+	return library;
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest missing[] = {cmocka_unit_test(library_missing)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_call_fails_once),
+		cmocka_unit_test(verbs_where_device_commands_fail),
+		cmocka_unit_test(devices_and_ports),
+		cmocka_unit_test(addresses),
+		cmocka_unit_test(memory_that_cannot_be_registered),
+		cmocka_unit_test(connections),
+		cmocka_unit_test(events),
+	};
+	void *verbs;
+
+	if (argc < 2)
+		return 2;
+	if (!strcmp(argv[1], "missing")) {
+		for (int i = 2; i < argc; i++)
+			preload(argv[i]);
+		return cmocka_run_group_tests(missing, NULL, NULL);
+	}
+	if (argc < 4)
+		return 2;
+	verbs = preload(argv[1]);
+	preload(argv[2]);
+	has_devx = !strcmp(argv[3], "devx");
+	f = dlsym(verbs, "fake");
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
