@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "mrw_build.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -95,7 +96,7 @@ static enum marrow_status configure(struct marrow_comm *comm, const struct marro
 {
 	struct marrow_config config = MARROW_CONFIG_INIT;
 	const char *algo = mrw_env_string(MRW_ENV_ALGO), *host_id = mrw_env_string(MRW_ENV_HOST_ID);
-	const char *ifname = mrw_env_string(MRW_ENV_SOCKET_IFNAME);
+	const char *ifname = mrw_env_string(MRW_ENV_SOCKET_IFNAME), *nics = mrw_env_string(MRW_ENV_NICS);
 	int64_t ctas, timeout;
 	if (user) {
 		if (user->size == 0 || user->size > sizeof config)
@@ -132,6 +133,11 @@ static enum marrow_status configure(struct marrow_comm *comm, const struct marro
 	if (strlen(ifname) >= sizeof comm->init.ifname)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "the interface name is longer than %zu characters", sizeof comm->init.ifname - 1);
 	snprintf(comm->init.ifname, sizeof comm->init.ifname, "%s", ifname);
+	if (config.nics)
+		nics = config.nics;
+	if (strlen(nics) >= sizeof comm->init.nics)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "the list of NICs is longer than %zu characters", sizeof comm->init.nics - 1);
+	snprintf(comm->init.nics, sizeof comm->init.nics, "%s", nics);
 	return MARROW_SUCCESS;
 }
 
@@ -233,7 +239,13 @@ enum marrow_status marrow_comm_get_properties(const struct marrow_comm *comm, st
 	p.target = comm->device.runtime->target;
 	p.rank = comm->rank;
 	p.nranks = comm->nranks;
-	p.ranks_on_host = comm->nranks;
+	p.ranks_on_host = comm->nranks > 1 ? comm->near_count : 1;
+	p.hosts = comm->nranks > 1 ? comm->hosts : 1;
+	if (comm->network) {
+		p.queue_pairs = mrw_network_queues(comm->network);
+		p.queue_pair_limit = mrw_network_queue_limit(comm->network);
+		snprintf(p.nic, sizeof p.nic, "%s", mrw_network_nic_name(comm->network));
+	}
 	p.device = comm->device.info.ordinal;
 	p.channel_cap = comm->channel_cap;
 	p.arena_bytes = comm->arena.mapped;
@@ -246,6 +258,8 @@ enum marrow_status marrow_comm_get_properties(const struct marrow_comm *comm, st
 
 /* How long destroy waits for operations in flight once the communicator has failed. */
 enum { MRW_DRAIN_MS = 5000 };
+/* And for requests on their way to other hosts: what peers still wait for; after a failure the words that tell them. */
+enum { MRW_NIC_DRAIN_MS = 5000, MRW_NIC_FAREWELL_MS = 300 };
 
 struct drain {
 	struct marrow_comm *comm;
@@ -275,6 +289,9 @@ static enum marrow_status finalize(struct marrow_comm *comm)
 	enum marrow_status status = drain(comm);
 	if (status != MARROW_SUCCESS)
 		return status;
+	bool well = __atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE) == MARROW_SUCCESS;
+	if (comm->network && !mrw_network_drain(comm->network, well ? MRW_NIC_DRAIN_MS : MRW_NIC_FAREWELL_MS) && well)
+		mrw_log(MRW_LOG_WARN, "the NIC did not send all within %d ms before the communicator was finalized", MRW_NIC_DRAIN_MS);
 	/* A rank that only heard of a fault says so, too: its hanging up must not look like a death. */
 	if (comm->boot && __atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE) == MARROW_SUCCESS)
 		mrw_boot_tell(comm->boot, MRW_NOTICE_BYE, "");
@@ -310,6 +327,8 @@ enum marrow_status marrow_comm_destroy(struct marrow_comm *comm)
 	if (!__atomic_compare_exchange_n(&comm->busy, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return mrw_fail(MARROW_INVALID_USAGE, "marrow_comm_destroy: another thread is using the communicator of rank %u; abort first, let "
 				"its call return, then destroy", comm->rank);
+	while (__atomic_load_n(&comm->aborting, __ATOMIC_ACQUIRE) > 0)
+		sched_yield();
 	enum marrow_status status = MARROW_SUCCESS;
 	if (is_handle(comm, MRW_LIFE_LIVE))
 		status = finalize(comm);
@@ -324,10 +343,8 @@ enum marrow_status marrow_comm_destroy(struct marrow_comm *comm)
 	return status;
 }
 
-enum marrow_status marrow_comm_abort(struct marrow_comm *comm)
+static void abort_all(struct marrow_comm *comm)
 {
-	if (!is_handle(comm, MRW_LIFE_LIVE) && !is_handle(comm, MRW_LIFE_FINALIZED))
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_abort: not a live communicator");
 	if (comm->page)
 		__atomic_store_n(&comm->page->abort, mrw_cause(MRW_FAULT_ABORT, comm->rank, comm->rank, 0), __ATOMIC_RELEASE);
 	if (comm->boot && comm->device.runtime->target == MARROW_TARGET_HOST)
@@ -341,6 +358,15 @@ enum marrow_status marrow_comm_abort(struct marrow_comm *comm)
 		__atomic_store_n(&comm->async_status, MARROW_ABORTED, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(&comm->lock);
+}
+
+enum marrow_status marrow_comm_abort(struct marrow_comm *comm)
+{
+	if (!is_handle(comm, MRW_LIFE_LIVE) && !is_handle(comm, MRW_LIFE_FINALIZED))
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_abort: not a live communicator");
+	__atomic_fetch_add(&comm->aborting, 1, __ATOMIC_ACQUIRE);
+	abort_all(comm);
+	__atomic_fetch_sub(&comm->aborting, 1, __ATOMIC_RELEASE);
 	return MARROW_SUCCESS;
 }
 

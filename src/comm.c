@@ -157,6 +157,11 @@ static bool same_process(const struct introduction *a, const struct introduction
 	return a->process[0] == b->process[0] && a->process[1] == b->process[1];
 }
 
+static bool same_host(const struct introduction *a, const struct introduction *b)
+{
+	return memcmp(a->host, b->host, sizeof a->host) == 0;
+}
+
 static bool same_device(const struct introduction *a, const struct introduction *b)
 {
 	return memcmp(a->device.uuid, b->device.uuid, sizeof a->device.uuid) == 0;
@@ -179,16 +184,16 @@ static enum marrow_status compare(const struct marrow_comm *comm, const struct i
 			return mrw_fail(MARROW_MISMATCH, "%s uses the %s target, %s the %s target: set MARROW_TARGET or config.target alike",
 					mrw_boot_name(comm->boot, 0), target_name(all[0].target), mrw_boot_name(comm->boot, r),
 					target_name(all[r].target));
-		if (memcmp(all[r].host, all[0].host, sizeof all[r].host) != 0)
-			return mrw_fail(MARROW_UNSUPPORTED, "%s is on host \"%s\", %s on host \"%s\": there is no network transport yet, all ranks "
-					"must share one host (boot id, network namespace, MARROW_HOST_ID)", mrw_boot_name(comm->boot, 0),
-					all[0].host_name, mrw_boot_name(comm->boot, r), all[r].host_name);
+		if (!same_host(&all[r], &all[0]) && all[0].target == MARROW_TARGET_CUDA)
+			return mrw_fail(MARROW_UNSUPPORTED, "%s is on host \"%s\", %s on host \"%s\": on the cuda target there is no network transport "
+					"yet, all ranks must share one host (boot id, network namespace, MARROW_HOST_ID)",
+					mrw_boot_name(comm->boot, 0), all[0].host_name, mrw_boot_name(comm->boot, r), all[r].host_name);
 		if (all[r].algo != all[0].algo)
 			return mrw_fail(MARROW_MISMATCH, "%s forces another algorithm than %s: set MARROW_ALGO or config.algo alike",
 					mrw_boot_name(comm->boot, 0), mrw_boot_name(comm->boot, r));
 	}
 	if (comm->nranks > MRW_MAX_RANKS)
-		return mrw_fail(MARROW_UNSUPPORTED, "%u ranks on one host: at most %u", comm->nranks, MRW_MAX_RANKS);
+		return mrw_fail(MARROW_UNSUPPORTED, "%u ranks: at most %u", comm->nranks, MRW_MAX_RANKS);
 	for (uint32_t r = 0; r < comm->nranks; r++)
 		for (uint32_t q = 0; q < r; q++)
 			if (all[r].device.shared && same_process(&all[q], &all[r]))
@@ -268,7 +273,7 @@ static enum marrow_status swap_fds(struct marrow_comm *comm, const struct introd
 	uint32_t others[MRW_MAX_RANKS], count = 0;
 	int received[MRW_MAX_RANKS];
 	for (uint32_t r = 0; r < comm->nranks; r++)
-		if (!same_process(&all[r], &all[comm->rank]))
+		if (same_host(&all[r], &all[comm->rank]) && !same_process(&all[r], &all[comm->rank]))
 			others[count++] = r;
 	if (count == 0)
 		return MARROW_SUCCESS;
@@ -287,6 +292,8 @@ static enum marrow_status map_peers(struct marrow_comm *comm, const struct intro
 			comm->args.arena[r] = comm->arena.base;
 			continue;
 		}
+		if (!same_host(&all[r], &all[comm->rank]))
+			continue;
 		offers[r].arena.fd = fds[r];
 		enum marrow_status status = d->runtime->arena_map(d, &offers[r].arena, near, &comm->peers[r]);
 		if (status != MARROW_SUCCESS) {
@@ -327,6 +334,38 @@ static enum marrow_status share_memory(struct marrow_comm *comm, const struct in
 			close(fds[r]);
 	d->runtime->arena_seal(d, &comm->arena);
 	return status;
+}
+
+/* Ranks on other hosts: a NIC, and a queue pair to each. */
+static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct introduction *all)
+{
+	struct mrw_network_place place = {.rank = comm->rank, .nranks = comm->nranks, .nics = comm->init.nics};
+	for (uint32_t r = 0; r < comm->nranks; r++) {
+		if (!same_host(&all[r], &all[comm->rank]))
+			place.far |= 1ull << r;
+		else if (r < comm->rank)
+			place.local++;
+	}
+	enum marrow_status status = agree(comm, mrw_network_open(&comm->network, &place, &comm->arena), "open its NIC");
+	if (status != MARROW_SUCCESS)
+		return status;
+	status = agree(comm, mrw_network_connect(comm->network, comm->boot, comm->nranks), "connect to the ranks on other hosts");
+	if (status == MARROW_SUCCESS)
+		comm->args.far = mrw_network_far(comm->network);
+	return status;
+}
+
+/* Hosts, and how many ranks are on this one. */
+static void count_hosts(struct marrow_comm *comm, const struct introduction *all)
+{
+	comm->hosts = comm->near_count = 0;
+	for (uint32_t r = 0; r < comm->nranks; r++) {
+		uint32_t first = 0;
+		while (!same_host(&all[first], &all[r]))
+			first++;
+		comm->hosts += first == r;
+		comm->near_count += same_host(&all[r], &all[comm->rank]);
+	}
 }
 
 static bool keep_waiting(void *p)
@@ -389,7 +428,10 @@ static enum marrow_status join(struct marrow_comm *comm)
 	}
 	warn_of_queues(comm, all);
 	comm->channel_cap = agree_channels(comm, all);
-	comm->args.layout = mrw_layout_make(comm->nranks, comm->channel_cap, host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
+	count_hosts(comm, all);
+	uint64_t budget = host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET;
+	comm->args.layout = comm->hosts > 1 ? mrw_layout_spanning(comm->nranks, comm->channel_cap, budget)
+					    : mrw_layout_make(comm->nranks, comm->channel_cap, budget);
 	comm->args.spin_limit = spin_limit(comm->nranks);
 	if (host) {
 		comm->args.watch = host_watch;
@@ -406,6 +448,8 @@ static enum marrow_status join(struct marrow_comm *comm)
 	}
 	MRW_TRY_GOTO(agree(comm, status, "make its status page"));
 	MRW_TRY_GOTO(share_memory(comm, all));
+	if (comm->hosts > 1)
+		MRW_TRY_GOTO(reach_hosts(comm, all));
 	MRW_TRY_GOTO(prove(comm));
 fail:
 	free(all);
@@ -441,6 +485,8 @@ fail:
 void mrw_comm_dismantle(struct marrow_comm *comm)
 {
 	struct mrw_device *d = &comm->device;
+	mrw_network_close(comm->network);
+	comm->network = NULL;
 	if (comm->device_open && d->runtime) {
 		for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
 			d->runtime->arena_free(d, &comm->peers[r]);

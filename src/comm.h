@@ -6,6 +6,7 @@
 #include "bootstrap.h"
 #include "collectives/select.h"
 #include "device/runtime.h"
+#include "network.h"
 
 #include <marrow/marrow.h>
 #include <pthread.h>
@@ -36,6 +37,7 @@ struct mrw_init {
 	int32_t device;              /* CUDA device current at the call, -1 unknown */
 	char host_id[128];
 	char ifname[64];
+	char nics[256];
 	enum marrow_target target;
 };
 
@@ -43,6 +45,7 @@ struct mrw_init {
 struct marrow_comm {
 	uint32_t life;               /* enum mrw_life, atomic */
 	uint32_t busy;               /* 1 while a thread is inside, atomic */
+	uint32_t aborting;           /* threads inside marrow_comm_abort(), atomic: an operation may leave, and its rank destroy, before them */
 	uint64_t generation;         /* of this handle's use: a call queued in a group belongs to one */
 	struct marrow_comm *next_free;
 	uint32_t rank, nranks;
@@ -54,6 +57,9 @@ struct marrow_comm {
 	int page_fd;
 	struct mrw_arena arena;      /* own */
 	struct mrw_arena peers[MRW_MAX_RANKS];
+	struct mrw_network *network; /* NULL: all ranks are on this host */
+	uint32_t near_count;         /* ranks of this host, this one included */
+	uint32_t hosts;
 	struct mrw_args args;        /* the constant part of every launch */
 	uint32_t channel_cap;
 	uint32_t max_ctas;

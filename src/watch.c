@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#define MRW_WATCH_NS 100000000ull /* between two looks at the sockets */
+#define MRW_SOCKETS_NS 100000000ull /* between two looks at the sockets */
 #define MRW_LEFT_NS 1000000000ull  /* a peer says BYE when its operations are done: what it sent is here by then */
 
 static uint64_t now_ns(void)
@@ -28,6 +28,8 @@ static const char *wait_text(uint32_t wait_for)
 		return "a round of chunks";
 	case MRW_WAIT_PROOF:
 		return "the path proof";
+	case MRW_WAIT_SEND:
+		return "room in the send queue to";
 	default:
 		return "its first sign of life";
 	}
@@ -82,6 +84,17 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 			 "not work; look for PCIe ACS, IOMMU or virtualisation", name_of(comm, f->peer), origin,
 			 (unsigned long long)f->expected, (unsigned long long)f->seen);
 		return MARROW_SYSTEM_ERROR;
+	case MRW_FAULT_NIC:
+		if (origin == comm->rank) {
+			char why[200];
+			mrw_network_describe(f->seen, why, sizeof why);
+			snprintf(text, bytes, "rank %u's NIC %s gave up on %s: %s; while in %s, operation %u", comm->rank,
+				 comm->network ? mrw_network_nic_name(comm->network) : "?", name_of(comm, f->peer), why, mine, f->mine.seq);
+		} else {
+			snprintf(text, bytes, "rank %u's NIC gave up on rank %u, while rank %u was in %s, operation %u; see the message of rank %u",
+				 origin, f->peer, comm->rank, mine, f->mine.seq, origin);
+		}
+		return MARROW_REMOTE_ERROR;
 	default:
 		snprintf(text, bytes, "unknown fault %u of %s", f->kind, mine);
 		return MARROW_INTERNAL_ERROR;
@@ -152,7 +165,7 @@ enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets)
 {
 	if (__atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE) == MARROW_SUCCESS) {
 		bool record = comm->page && __atomic_load_n(&comm->page->fault.state, __ATOMIC_ACQUIRE) != 0;
-		bool due = sockets && comm->boot && now_ns() - __atomic_load_n(&comm->last_watch_ns, __ATOMIC_RELAXED) > MRW_WATCH_NS;
+		bool due = sockets && comm->boot && now_ns() - __atomic_load_n(&comm->last_watch_ns, __ATOMIC_RELAXED) > MRW_SOCKETS_NS;
 		if (!record && !due)
 			return MARROW_SUCCESS;
 		pthread_mutex_lock(&comm->lock);

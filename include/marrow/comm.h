@@ -23,8 +23,9 @@ struct marrow_config {
 	const char *host_id;     /* overrides this rank's host identity (MARROW_HOST_ID); emulates several hosts */
 	const char *socket_ifname; /* interface for the bootstrap, prefix match, '=' prefix exact (MARROW_SOCKET_IFNAME) */
 	const char *algo;        /* forces an algorithm where it applies (MARROW_ALGO): oneshot twoshot bulk */
+	const char *nics;        /* RDMA devices for ranks on other hosts, by name, comma-separated (MARROW_NICS); the ranks of a host take turns */
 };
-#define MARROW_CONFIG_INIT { sizeof(struct marrow_config), MARROW_TARGET_AUTO, 0, 0, NULL, NULL, NULL }
+#define MARROW_CONFIG_INIT { sizeof(struct marrow_config), MARROW_TARGET_AUTO, 0, 0, NULL, NULL, NULL, NULL }
 
 struct marrow_comm_properties {
 	size_t size;               /* set by the caller to sizeof(struct marrow_comm_properties) */
@@ -37,6 +38,10 @@ struct marrow_comm_properties {
 	uint64_t chunk_bytes;      /* largest staging chunk */
 	uint64_t oneshot_max_bytes;/* largest all-reduce sent as packets in one shot */
 	uint64_t timeout_ms;       /* deadline of a device wait */
+	uint32_t hosts;            /* hosts the ranks are on, by host identity */
+	uint32_t queue_pairs;      /* this rank's, one for each rank on another host; they live as long as the communicator */
+	uint32_t queue_pair_limit; /* of the device, for all its users; 0 without one */
+	char nic[64];              /* the device used, "" without one */
 };
 
 /* Version of the library: compare with MARROW_VERSION. */

@@ -22,7 +22,8 @@ MRW_DEV struct mrw_chunk mrw_chunk_of(const struct mrw_args *a, uint32_t channel
 MRW_DEV void mrw_stage(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t format, uint32_t p,
 		       uint64_t round, const uint8_t *src, uint32_t bytes)
 {
-	mrw_copy(team, mrw_staging_at(&a->layout, a->arena[p], format, channel, p, a->rank, round), src, bytes);
+	mrw_copy(team, mrw_staging_to(a, format, channel, p, round), src, bytes);
+	mrw_stage_note(team, a, format, channel, p, round, bytes);
 }
 
 /* What p staged for me lag rounds ago. */
@@ -140,6 +141,7 @@ MRW_DEV void mrw_move_bulk(const struct mrw_team *team, uint32_t channel, const 
 			mrw_broadcast_leaf_round(team, channel, a, round, t, chunks);
 		mrw_rounds_publish(team, channel, a, round);
 	}
+	ok = mrw_rounds_drain(team, channel, a, op.seq, op.round + rounds, ok);
 	mrw_rounds_keep(team, channel, a, op.round + rounds);
 	mrw_op_end(team, channel, a, &op, ok);
 }

@@ -15,7 +15,7 @@ MRW_DEV void mrw_units_spread(const struct mrw_team *team, uint32_t channel, con
 		mrw_unit_load(a->in, (uint64_t)first + i, a->bytes, payload);
 		for (uint32_t q = 1; q < a->nranks; q++) {
 			uint32_t p = mrw_peer(a, q);
-			mrw_packet_send(mrw_packets_at(&a->layout, a->arena[p], 0, channel, p, a->rank, seq & 1) + i, seq, payload);
+			mrw_packet_send(mrw_packets_to(a, 0, channel, p, seq & 1) + i, seq, payload);
 		}
 		if (out != a->in)
 			mrw_unit_store(out, (uint64_t)first + i, a->bytes, payload);
@@ -33,26 +33,41 @@ MRW_DEV bool mrw_unit_receive(uint32_t channel, const struct mrw_args *a, uint32
 	return true;
 }
 
-MRW_DEV bool mrw_gather_units(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq)
+/* Sends this rank's units, if it is one that sends. */
+MRW_DEV void mrw_units_offer(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint32_t first,
+			     uint32_t count)
 {
-	uint32_t per = a->units, first = channel * per, count = (uint32_t)mrw_units_in(a->bytes, first, per);
-	mrw_units_spread(team, channel, a, seq, a->out + a->rank * a->bytes, first, count);
-	for (uint32_t j = team->index; j < count * (a->nranks - 1); j += team->size) {
-		uint32_t p = mrw_peer(a, 1 + j / count);
-		if (!mrw_unit_receive(channel, a, seq, p, a->out + p * a->bytes, first, j % count))
-			return false;
-	}
-	return true;
+	if (a->call.func == MRW_FUNC_ALL_GATHER)
+		mrw_units_spread(team, channel, a, seq, a->out + a->rank * a->bytes, first, count);
+	else if (a->rank == a->call.root)
+		mrw_units_spread(team, channel, a, seq, a->out, first, count);
 }
 
-MRW_DEV bool mrw_broadcast_units(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq)
+/* The same for other hosts: what the whole team has put into the outbox goes out. ok: of this thread; ends in a vote. */
+MRW_DEV_CALL bool mrw_units_post(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint32_t count, bool ok)
 {
-	uint32_t per = a->units, first = channel * per, count = (uint32_t)mrw_units_in(a->bytes, first, per);
-	if (a->rank == a->call.root) {
-		mrw_units_spread(team, channel, a, seq, a->out, first, count);
+	if (mrw_team_any(team, !ok))
+		return false;
+	if (count == 0 || (a->call.func == MRW_FUNC_BROADCAST && a->rank != a->call.root))
+		return true;
+	for (uint32_t p = mrw_team_high(team); ok && p < a->nranks; p += team->size)
+		if (mrw_is_far(a, p))
+			ok = mrw_packets_push(a, 0, channel, p, seq, count);
+	return ok;
+}
+
+MRW_DEV bool mrw_units_take(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint32_t first,
+			    uint32_t count)
+{
+	if (a->call.func == MRW_FUNC_ALL_GATHER) {
+		for (uint32_t j = team->index; j < count * (a->nranks - 1); j += team->size) {
+			uint32_t p = mrw_peer(a, 1 + j / count);
+			if (!mrw_unit_receive(channel, a, seq, p, a->out + p * a->bytes, first, j % count))
+				return false;
+		}
 		return true;
 	}
-	for (uint32_t i = team->index; i < count; i += team->size)
+	for (uint32_t i = team->index; i < count && a->rank != a->call.root; i += team->size)
 		if (!mrw_unit_receive(channel, a, seq, a->call.root, a->out, first, i))
 			return false;
 	return true;
@@ -63,10 +78,16 @@ MRW_DEV void mrw_move_packets(const struct mrw_team *team, uint32_t channel, con
 {
 	struct mrw_op op;
 	bool ok = mrw_op_begin(team, channel, a, &op);
-	if (ok && a->call.func == MRW_FUNC_ALL_GATHER)
-		ok = mrw_gather_units(team, channel, a, op.seq);
-	else if (ok && a->call.func == MRW_FUNC_BROADCAST)
-		ok = mrw_broadcast_units(team, channel, a, op.seq);
+	if (a->call.func != MRW_FUNC_BARRIER) {
+		uint32_t first = channel * a->units, count = (uint32_t)mrw_units_in(a->bytes, first, a->units);
+		if (mrw_spans(a))
+			ok = mrw_packets_settled(team, channel, a, op.seq, ok);
+		if (ok)
+			mrw_units_offer(team, channel, a, op.seq, first, count);
+		if (mrw_spans(a))
+			ok = mrw_units_post(team, channel, a, op.seq, count, ok);
+		ok = ok && mrw_units_take(team, channel, a, op.seq, first, count);
+	}
 	mrw_op_end(team, channel, a, &op, ok);
 }
 

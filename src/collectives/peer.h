@@ -1,9 +1,9 @@
-/* peer.h - what a body may do to a peer, whatever lies between: today mapped memory, later a NIC.
+/* peer.h - what a body may do to a peer, whatever lies between: mapped memory or a NIC.
  *
- * Packets: mrw_packet_send() to mrw_packets_at(peer's arena), no order among them. Chunks: store into the peer's staging slot of this
- * round, mrw_staging_at(), then mrw_rounds_publish(): everything stored in the round is visible to whoever sees the counter. A
- * body stores nowhere else, reads only its own arena, and never waits for anything but packets, rounds and opening lines. A
- * transport that cannot store directly keeps the same slots on its side and moves them before it moves the counter.
+ * Packets: mrw_packet_send() to mrw_packets_to(), no order among them; where mrw_spans(), mrw_packets_push() after a team sync. Chunks: store
+ * into mrw_staging_to() of this round and mrw_stage_note() them, then mrw_rounds_publish(): everything stored in the round is
+ * visible to whoever sees the counter. A body stores nowhere else, reads only its own arena, and never waits for anything but packets,
+ * rounds and opening lines. Across hosts an operation ends with mrw_rounds_drain(): nothing of it is on its way to a rank that left it.
  *
  * The round counter of a channel is data flag and credit in one (device/wire.h says why that is enough). */
 #ifndef MRW_PEER_H
@@ -18,30 +18,67 @@ MRW_DEV uint32_t mrw_peer(const struct mrw_args *a, uint32_t q)
 	return p < a->nranks ? p : p - a->nranks;
 }
 
-/* Begins round: waits until every peer has completed round - lag (counters reach round - lag + 1). ok: this thread's state so far.
- * Ends in a vote: false means that the whole team leaves. Partner: mrw_rounds_publish() of the peers. */
-MRW_DEV bool mrw_rounds_wait(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint64_t round,
-			     uint32_t lag, bool ok)
+/* Until every peer has completed round - lag (counters reach round - lag + 1). ok: this thread's state so far. Ends in a vote. */
+MRW_DEV bool mrw_rounds_reached(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint64_t round,
+				uint32_t lag, bool ok)
 {
 	const uint64_t *mine = mrw_control(a, a->rank)->rounds[channel];
 	for (uint32_t p = team->index; ok && p < a->nranks; p += team->size) {
 		struct mrw_where w = {seq, channel, p, MRW_WAIT_ROUND, 0, 0};
 		if (p != a->rank)
 			ok = mrw_wait_reached(a, &mine[p], round - lag + 1, w);
+		if (ok && mrw_is_far(a, p)) /* whoever posted it: the last vote lies between */
+			ok = mrw_far_settled(a, MRW_POSTED_ROUND, channel, round & 1, p, w);
 	}
 	mrw_stall(channel + 128);
-	ok = !mrw_team_any(team, !ok);
+	return !mrw_team_any(team, !ok);
+}
+
+/* Begins round. False means that the whole team leaves. Partner: mrw_rounds_publish() of the peers. */
+MRW_DEV bool mrw_rounds_wait(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint64_t round,
+			     uint32_t lag, bool ok)
+{
+	ok = mrw_rounds_reached(team, channel, a, seq, round, lag, ok);
 	mrw_team_gate(team);
 	if (!ok)
 		mrw_team_dismiss(team);
 	return ok;
 }
 
+/* After the last round of an operation: waits for everything that peers on other hosts send in it. A rank that leaves takes its arena away
+ * from the NIC. */
+MRW_DEV bool mrw_rounds_drain(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint64_t rounds, bool ok)
+{
+	return mrw_spans(a) && ok ? mrw_rounds_reached(team, channel, a, seq, rounds, 1, ok) : ok;
+}
+
+/* Before packets of operation seq are written: the outbox is free. ok: of this thread; ends in a vote. */
+MRW_DEV_CALL bool mrw_packets_settled(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, bool ok)
+{
+	for (uint32_t p = mrw_team_high(team); ok && p < a->nranks; p += team->size) {
+		struct mrw_where w = {seq, channel, p, MRW_WAIT_SEND, 0, 0};
+		/* Channel 0's mark is this operation's greeting already: behind whatever was there. */
+		if (mrw_is_far(a, p) && channel > 0)
+			ok = mrw_far_settled(a, MRW_POSTED_OPERATION, channel, seq & 1, p, w);
+	}
+	return !mrw_team_any(team, !ok);
+}
+
+/* The team put bytes into mrw_staging_to(format, channel, p, round). */
+MRW_DEV void mrw_stage_note(const struct mrw_team *team, const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p,
+			    uint64_t round, uint32_t bytes)
+{
+	if (team->index == 0 && mrw_is_far(a, p))
+		*mrw_note_at(&a->layout, a->arena[a->rank], format, channel, round, p) = bytes;
+}
+
 /* Tells the peers that this rank has completed round; what the team did in it is behind a team sync. index of count threads. */
 MRW_DEV void mrw_rounds_tell(const struct mrw_args *a, uint32_t channel, uint64_t round, uint32_t index, uint32_t count)
 {
 	for (uint32_t p = index; p < a->nranks; p += count)
-		if (p != a->rank)
+		if (mrw_is_far(a, p)) /* failed: this rank is poisoned, and its next wait ends */
+			(void)mrw_round_send(a, channel, p, (uint32_t)mrw_load_relaxed(&mrw_control(a, a->rank)->channel[channel].word) + 1, round);
+		else if (p != a->rank)
 			mrw_publish(&mrw_control(a, p)->rounds[channel][a->rank], round + 1);
 }
 

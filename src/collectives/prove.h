@@ -6,7 +6,7 @@
 #ifndef MRW_PROVE_H
 #define MRW_PROVE_H
 
-#include "device/operation.h"
+#include "peer.h"
 
 #define MRW_PROOF_TOKEN 0x50524f4f46ull
 
@@ -15,21 +15,39 @@ MRW_DEV uint64_t mrw_proof_word(uint32_t writer, uint32_t reader, uint32_t i)
 	return ((uint64_t)(writer + 1) << 48 | (uint64_t)(reader + 1) << 32 | (i + 1)) * 0x9e3779b97f4a7c15ull;
 }
 
+/* Pattern and token to a rank on another host. */
+MRW_DEV_CALL bool mrw_proof_send(const struct mrw_args *a, uint32_t channel, uint32_t p)
+{
+	struct mrw_where w = {0, channel, p, MRW_WAIT_SEND, 0, 0};
+	const struct mrw_layout *l = &a->layout;
+	uint64_t index;
+	if (!mrw_far_reserve(a, p, 2, w, &index))
+		return false;
+	mrw_far_range(a, p, index, false, l->outbox + mrw_staging_offset(l, 0, channel, mrw_writer_slot(a->rank, p), 0),
+		      mrw_staging_offset(l, 0, channel, mrw_writer_slot(p, a->rank), 0), l->chunk_bytes);
+	mrw_far_word(a, p, index + 1, offsetof(struct mrw_control, proof) + a->rank * 8, MRW_PROOF_TOKEN);
+	*mrw_posted_at(l, a->arena[a->rank], MRW_POSTED_ROUND, channel, 0, p) = index + 2;
+	mrw_post_ready(a->far->peer[p].queue, index, 2);
+	return true;
+}
+
 MRW_DEV void mrw_prove(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
 {
 	uint32_t words = a->layout.chunk_bytes / 8;
 	for (uint32_t p = 0; p < a->nranks; p++) {
 		if (p == a->rank)
 			continue;
-		uint64_t *slot = (uint64_t *)(void *)mrw_staging_at(&a->layout, a->arena[p], 0, channel, p, a->rank, 0);
+		uint64_t *slot = (uint64_t *)(void *)mrw_staging_to(a, 0, channel, p, 0);
 		for (uint32_t i = team->index; i < words; i += team->size)
 			slot[i] = mrw_proof_word(a->rank, p, i);
 	}
 	mrw_team_sync(team);
-	for (uint32_t p = team->index; p < a->nranks; p += team->size)
-		if (p != a->rank)
-			mrw_publish(&mrw_control(a, p)->proof[a->rank], MRW_PROOF_TOKEN);
 	bool ok = true;
+	for (uint32_t p = team->index; ok && p < a->nranks; p += team->size)
+		if (mrw_is_far(a, p))
+			ok = mrw_proof_send(a, channel, p);
+		else if (p != a->rank)
+			mrw_publish(&mrw_control(a, p)->proof[a->rank], MRW_PROOF_TOKEN);
 	for (uint32_t p = team->index; ok && p < a->nranks; p += team->size) {
 		struct mrw_where w = {0, channel, p, MRW_WAIT_PROOF, 0, 0};
 		if (p != a->rank)

@@ -104,6 +104,8 @@ MRW_DEV_CALL uint32_t mrw_sum_pair_any(uint32_t reduction, uint32_t at, uint32_t
 MRW_DEV uint8_t *mrw_sum_slot(const struct mrw_args *a, const struct mrw_sum s, uint32_t q)
 {
 	uint32_t p = mrw_peer(a, q);
+	if (mrw_is_far(a, p))
+		return a->arena[s.rank] + a->layout.outbox + s.result + mrw_writer_slot(s.rank, p) * s.stride;
 	return a->arena[p] + s.result + mrw_writer_slot(p, s.rank) * s.stride;
 }
 
@@ -245,7 +247,8 @@ MRW_DEV void mrw_bulk_push(const struct mrw_team *team, uint32_t channel, const 
 		uint32_t p = mrw_peer(a, q);
 		struct mrw_span block = mrw_block_of(a->bytes, a->share_bytes, p);
 		struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
-		uint8_t *slot = mrw_staging_at(&a->layout, a->arena[p], 0, channel, p, a->rank, round);
+		uint8_t *slot = mrw_staging_to(a, 0, channel, p, round);
+		mrw_stage_note(team, a, 0, channel, p, round, chunk.bytes);
 		if (a->scaled)
 			mrw_push_scaled(team, slot, a->in + block.offset + chunk.offset, chunk.bytes, scalar);
 		else
@@ -276,6 +279,8 @@ MRW_DEV void mrw_bulk_add(const struct mrw_team *team, uint32_t channel, const s
 				      s.forward ? mrw_sum_slot(a, s, 1) : NULL, s.bytes, s.average);
 	if (at < s.bytes)
 		mrw_sum_any(at, step, channel, a, round, index);
+	for (uint32_t q = 1; mrw_spans(a) && s.forward && q < a->nranks; q++)
+		mrw_stage_note(team, a, 1, channel, mrw_peer(a, q), round, s.bytes);
 }
 
 MRW_DEV void mrw_reduce_bulk(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
@@ -305,6 +310,7 @@ MRW_DEV void mrw_reduce_bulk(const struct mrw_team *team, uint32_t channel, cons
 			mrw_bulk_collect(team, channel, a, round, t - 2 * lag);
 		mrw_rounds_publish(team, channel, a, round);
 	}
+	ok = mrw_rounds_drain(team, channel, a, op.seq, op.round + rounds, ok);
 	mrw_rounds_keep(team, channel, a, op.round + rounds);
 	mrw_op_end(team, channel, a, &op, ok);
 }

@@ -61,8 +61,7 @@ MRW_DEV_CALL void mrw_units_send(uint32_t index, uint32_t size, uint32_t channel
 			mrw_own_unit(a, block, (uint64_t)u.first + i, scalar, payload);
 			for (uint32_t q = 1; q < a->nranks; q++) {
 				uint32_t p = mrw_peer(a, q);
-				mrw_packet_send(mrw_packets_at(&a->layout, a->arena[p], 0, channel, p, a->rank, seq & 1) + i, seq,
-						payload);
+				mrw_packet_send(mrw_packets_to(a, 0, channel, p, seq & 1) + i, seq, payload);
 			}
 		}
 		return;
@@ -73,7 +72,7 @@ MRW_DEV_CALL void mrw_units_send(uint32_t index, uint32_t size, uint32_t channel
 		if (i >= mrw_units_count(block, u))
 			continue;
 		mrw_own_unit(a, block, (uint64_t)u.first + i, scalar, payload);
-		mrw_packet_send(mrw_packets_at(&a->layout, a->arena[p], 0, channel, p, a->rank, seq & 1) + i, seq, payload);
+		mrw_packet_send(mrw_packets_to(a, 0, channel, p, seq & 1) + i, seq, payload);
 	}
 }
 
@@ -129,7 +128,7 @@ MRW_DEV bool mrw_units_own(const uint32_t reduction, uint32_t size, uint32_t cha
 			return false;
 		for (uint32_t q = 1; second && q < a->nranks; q++) {
 			uint32_t p = mrw_peer(a, q);
-			mrw_packet_send(mrw_packets_at(&a->layout, a->arena[p], 1, channel, p, a->rank, seq & 1) + i, seq, result);
+			mrw_packet_send(mrw_packets_to(a, 1, channel, p, seq & 1) + i, seq, result);
 		}
 		mrw_unit_store(out, (uint64_t)u.first + i, block.bytes, result);
 	}
@@ -155,25 +154,56 @@ MRW_DEV bool mrw_units_collect(uint32_t index, uint32_t size, uint32_t channel, 
 	return true;
 }
 
+/* The owner's part, from this thread's unit from on; the operation is a switch outside the loop. */
+MRW_DEV bool mrw_units_own_any(uint32_t size, uint32_t channel, const struct mrw_args *a, uint32_t seq, struct mrw_units u, uint32_t from)
+{
+	switch (a->reduction) {
+	case MRW_RED_SUM:
+		return mrw_units_own(MRW_RED_SUM, size, channel, a, seq, u, from);
+	case MRW_RED_PROD:
+		return mrw_units_own(MRW_RED_PROD, size, channel, a, seq, u, from);
+	case MRW_RED_MAX:
+		return mrw_units_own(MRW_RED_MAX, size, channel, a, seq, u, from);
+	default:
+		return mrw_units_own(MRW_RED_MIN, size, channel, a, seq, u, from);
+	}
+}
+
 /* Everything after the sending, from this thread's unit from on. */
 MRW_DEV_CALL bool mrw_units_finish(uint32_t index, uint32_t size, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint32_t from)
 {
 	struct mrw_units u = mrw_units_of(a, channel);
-	bool ok;
-	switch (a->reduction) {
-	case MRW_RED_SUM:
-		ok = mrw_units_own(MRW_RED_SUM, size, channel, a, seq, u, from);
-		break;
-	case MRW_RED_PROD:
-		ok = mrw_units_own(MRW_RED_PROD, size, channel, a, seq, u, from);
-		break;
-	case MRW_RED_MAX:
-		ok = mrw_units_own(MRW_RED_MAX, size, channel, a, seq, u, from);
-		break;
-	default:
-		ok = mrw_units_own(MRW_RED_MIN, size, channel, a, seq, u, from);
-	}
+	bool ok = mrw_units_own_any(size, channel, a, seq, u, from);
 	return ok && (a->call.algo != MRW_ALGO_TWOSHOT || mrw_units_collect(index, size, channel, a, seq, u));
+}
+
+/* What the whole team has put into the outbox for one exchange goes out. format 0: owner p's block; 1: mine. */
+MRW_DEV bool mrw_units_push(const struct mrw_team *team, uint32_t format, uint32_t channel, const struct mrw_args *a, uint32_t seq,
+			    struct mrw_units u)
+{
+	bool ok = true;
+	for (uint32_t p = mrw_team_high(team); ok && p < a->nranks; p += team->size) {
+		uint32_t count = mrw_units_count(mrw_owned(a, u.whole, format == 0 ? p : a->rank), u);
+		if (mrw_is_far(a, p) && count > 0)
+			ok = mrw_packets_push(a, format, channel, p, seq, count);
+	}
+	return ok;
+}
+
+/* Both exchanges where some ranks are on other hosts. Every thread comes here, whatever ok says of it. */
+MRW_DEV_CALL bool mrw_units_across(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, bool ok)
+{
+	struct mrw_units u = mrw_units_of(a, channel);
+	if (!mrw_packets_settled(team, channel, a, seq, ok))
+		return false;
+	mrw_units_send(team->index, team->size, channel, a, seq);
+	mrw_team_sync(team);
+	ok = mrw_units_push(team, 0, channel, a, seq, u) && mrw_units_own_any(team->size, channel, a, seq, u, team->index);
+	if (a->call.algo != MRW_ALGO_TWOSHOT)
+		return ok;
+	if (mrw_team_any(team, !ok))
+		return false;
+	return mrw_units_push(team, 1, channel, a, seq, u) && mrw_units_collect(team->index, team->size, channel, a, seq, u);
 }
 
 /* The usual small message: a one-shot all-reduce of aligned, unscaled, whole units. This path has no call in it, so that everything
@@ -190,7 +220,7 @@ struct mrw_batch {
 MRW_DEV bool mrw_is_quick(const struct mrw_team *team, const struct mrw_args *a, struct mrw_units u, uint32_t count)
 {
 	uint32_t last = count > team->index ? (count - 1 - team->index) / team->size * team->size + team->index : 0;
-	return u.whole && !a->scaled && mrw_is_unit_aligned(a->in) && mrw_is_unit_aligned(a->out) &&
+	return u.whole && !mrw_spans(a) && !a->scaled && mrw_is_unit_aligned(a->in) && mrw_is_unit_aligned(a->out) &&
 	       ((uint64_t)u.first + last + 1) * MRW_UNIT_BYTES <= a->bytes;
 }
 
@@ -315,7 +345,9 @@ MRW_DEV void mrw_reduce_packets(const struct mrw_team *team, uint32_t channel, c
 	if (quick) /* the input is on its way while the begin looks at the arena */
 		mrw_quick_load(a, u, team->index, team->size, count, &b);
 	bool ok = mrw_op_begin(team, channel, a, &op);
-	if (ok && quick) {
+	if (mrw_spans(a)) {
+		ok = mrw_units_across(team, channel, a, op.seq, ok);
+	} else if (ok && quick) {
 		ok = mrw_quick_all_reduce(team, channel, a, op.seq, u, count, &b);
 	} else if (ok) {
 		mrw_units_send(team->index, team->size, channel, a, op.seq);

@@ -25,9 +25,12 @@ enum mrw_algo {
 /* Reductions as kernels know them. */
 enum mrw_reduction { MRW_RED_SUM, MRW_RED_PROD, MRW_RED_MAX, MRW_RED_MIN };
 
+struct mrw_far;
+
 struct mrw_args {
 	/* the communicator */
-	uint8_t *arena[MRW_MAX_RANKS]; /* every rank's, as mapped here */
+	uint8_t *arena[MRW_MAX_RANKS]; /* every rank's, as mapped here; NULL: on another host */
+	const struct mrw_far *far;     /* far.h; NULL: all ranks are on this host */
 	struct mrw_page *page;
 	struct mrw_layout layout;
 	uint32_t rank, nranks;

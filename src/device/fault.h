@@ -6,7 +6,7 @@
 #ifndef MRW_FAULT_H
 #define MRW_FAULT_H
 
-#include "args.h"
+#include "far.h"
 
 /* Where a wait stands. */
 struct mrw_where {
@@ -17,7 +17,7 @@ struct mrw_where {
 /* True once peer's opening line of operation seq is here. */
 MRW_DEV bool mrw_opening_seen(const struct mrw_args *a, uint32_t seq, uint32_t peer, uint64_t *hash)
 {
-	const struct mrw_opening *o = &mrw_control(a, a->rank)->opening[seq & 1][peer];
+	const struct mrw_opening *o = &mrw_control(a, a->rank)->heard[seq & 1][peer].line;
 	uint64_t low = mrw_load_relaxed(&o->unit[0]), high = mrw_load_relaxed(&o->unit[1]);
 	*hash = (low & 0xffffffffu) | high << 32;
 	return (uint32_t)(low >> 32) == seq && (uint32_t)(high >> 32) == seq;
@@ -38,10 +38,12 @@ MRW_DEV uint32_t mrw_odd_peer(const struct mrw_args *a, uint32_t seq)
 	return p;
 }
 
-/* Reads peer's call of operation seq out of its arena; the copy is good once its seq and hash fit the opening line. */
+/* Reads peer's call of operation seq out of its arena, or out of its message; the copy is good once its seq and hash fit the opening line. */
 MRW_DEV void mrw_read_call(const struct mrw_args *a, uint32_t seq, uint32_t peer, struct mrw_call *call)
 {
-	const uint64_t *words = (const uint64_t *)(const void *)&mrw_control(a, peer)->call[seq & 1];
+	const struct mrw_call *theirs = mrw_is_far(a, peer) ? &mrw_control(a, a->rank)->heard[seq & 1][peer].call
+							    : &mrw_control(a, peer)->said[seq & 1].call;
+	const uint64_t *words = (const uint64_t *)(const void *)theirs;
 	uint64_t copy[sizeof *call / 8];
 	uint64_t hash, until = mrw_clock_ns() + 100000000u;
 	memset(call, 0, sizeof *call);
@@ -72,11 +74,19 @@ MRW_DEV void mrw_write_record(const struct mrw_args *a, struct mrw_record *r, ui
 	mrw_publish(&r->state, 1); /* partner: the host's acquire load of state */
 }
 
+MRW_DEV void mrw_poison(const struct mrw_args *a, uint32_t p, uint64_t cause)
+{
+	if (mrw_is_far(a, p))
+		mrw_far_poison(a, p, cause);
+	else
+		mrw_store_relaxed(&mrw_control(a, p)->poison, cause);
+}
+
 /* Everybody must leave. */
 MRW_DEV void mrw_poison_all(const struct mrw_args *a, uint64_t cause)
 {
 	for (uint32_t p = 0; p < a->nranks; p++)
-		mrw_store_relaxed(&mrw_control(a, p)->poison, cause);
+		mrw_poison(a, p, cause);
 }
 
 /* Faults this rank: culprit is w.peer. cause 0: this rank is the origin and tells the peers. */
@@ -90,7 +100,7 @@ MRW_DEV_CALL void mrw_raise(const struct mrw_args *a, uint32_t kind, struct mrw_
 	if (mrw_cause_origin(poison) == a->rank)
 		for (uint32_t p = 0; p < a->nranks; p++)
 			if (p != a->rank)
-				mrw_store_relaxed(&mrw_control(a, p)->poison, poison);
+				mrw_poison(a, p, poison);
 	mrw_store_relaxed(&mine->poison, poison);
 }
 

@@ -11,6 +11,7 @@
 #include "team.h"
 
 #define MRW_POLLS_A_LOOK 64u    /* polls between two slow looks */
+#define MRW_WATCH_NS 10000000u  /* host target: only a wait this long looks at the peers' sockets */
 #define MRW_LOOKS_A_HOST_LOOK 64u /* CUDA: slow looks between two reads of the abort word, which is across the bus */
 
 /* The slow look. since_ns: when this wait began, 0 at its first look. Returns since_ns for the next look, 0: leave. */
@@ -26,6 +27,11 @@ MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uin
 		mrw_raise(a, MRW_FAULT_MISMATCH, w, 0, 0);
 		return 0;
 	}
+	if (mrw_is_far(a, w.peer) && !mrw_poll(a->far->peer[w.peer].queue)) {
+		w.seen = mrw_load_relaxed(&a->far->peer[w.peer].queue->failed);
+		mrw_raise(a, MRW_FAULT_NIC, w, 0, since_ns ? mrw_clock_ns() - since_ns : 0);
+		return 0;
+	}
 	uint64_t now = mrw_clock_ns();
 	if (since_ns == 0)
 		return now;
@@ -38,7 +44,7 @@ MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uin
 			mrw_raise(a, MRW_FAULT_MISMATCH, w, 0, 0);
 			return 0;
 		}
-		if (a->watch)
+		if (a->watch && waited > MRW_WATCH_NS)
 			a->watch(a->watch_arg, w.peer);
 		uint64_t abort = mrw_load_relaxed(&a->page->abort);
 		if (abort != 0) {
@@ -110,7 +116,7 @@ MRW_DEV_CALL bool mrw_wait_opening(const struct mrw_args *a, struct mrw_where w)
 	for (uint32_t spins = 0; !mrw_opening_seen(a, w.seq, w.peer, &hash); spins++) {
 		if (spins % MRW_POLLS_A_LOOK == MRW_POLLS_A_LOOK - 1) {
 			w.expected = w.seq;
-			w.seen = mrw_load_relaxed(&mrw_control(a, a->rank)->opening[w.seq & 1][w.peer].unit[0]) >> 32;
+			w.seen = mrw_load_relaxed(&mrw_control(a, a->rank)->heard[w.seq & 1][w.peer].line.unit[0]) >> 32;
 			since = mrw_look(a, w, since, spins / MRW_POLLS_A_LOOK);
 			if (since == 0)
 				return false;

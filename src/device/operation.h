@@ -5,7 +5,7 @@
 #ifndef MRW_OPERATION_H
 #define MRW_OPERATION_H
 
-#include "flag.h"
+#include "send.h"
 
 struct mrw_op {
 	uint32_t seq;   /* of this operation, the same on all channels and ranks */
@@ -36,16 +36,25 @@ MRW_DEV void mrw_scrub(const struct mrw_team *team, const struct mrw_args *a, ui
 MRW_DEV void mrw_opening_send(const struct mrw_team *team, const struct mrw_args *a, uint32_t seq, bool ordered)
 {
 	const uint64_t *words = (const uint64_t *)(const void *)&a->call;
-	uint64_t *mine = (uint64_t *)(void *)&mrw_control(a, a->rank)->call[seq & 1];
-	for (uint32_t i = mrw_team_high(team); i < sizeof a->call / 8; i += team->size)
+	struct mrw_greeting *said = &mrw_control(a, a->rank)->said[seq & 1];
+	uint64_t *mine = (uint64_t *)(void *)&said->call;
+	uint32_t high = mrw_team_high(team);
+	/* One thread writes and posts what goes to other hosts: no sync between. */
+	if (mrw_spans(a) && high == 0 && !mrw_greetings_settled(a, seq))
+		return; /* this rank is poisoned, and its next wait ends */
+	for (uint32_t i = high; i < sizeof a->call / 8 && !(mrw_spans(a) && high > 0); i += mrw_spans(a) ? 1 : team->size)
 		mrw_store_relaxed(&mine[i], i == 0 ? (words[0] & 0xffffffff00000000u) | seq : words[i]);
 	struct mrw_packet line;
 	line.unit[0] = (a->call.hash & 0xffffffffu) | (uint64_t)seq << 32;
 	line.unit[1] = a->call.hash >> 32 | (uint64_t)seq << 32;
-	for (uint32_t p = mrw_team_high(team); p < a->nranks; p += team->size) {
-		if (p == a->rank)
+	if (mrw_spans(a) && high == 0) {
+		mrw_store_packet((struct mrw_packet *)(void *)said->line.unit, line);
+		(void)mrw_greetings_send(a, seq); /* failed: likewise */
+	}
+	for (uint32_t p = high; p < a->nranks; p += team->size) {
+		if (p == a->rank || mrw_is_far(a, p))
 			continue;
-		struct mrw_opening *o = &mrw_control(a, p)->opening[seq & 1][a->rank];
+		struct mrw_opening *o = &mrw_control(a, p)->heard[seq & 1][a->rank].line;
 		if (ordered) { /* after a scrub; partner: the peer's next kernel, which starts after it saw this line */
 			mrw_store_relaxed(&o->unit[1], line.unit[1]);
 			mrw_publish(&o->unit[0], line.unit[0]);

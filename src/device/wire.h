@@ -1,6 +1,6 @@
 /* wire.h - every word that another rank, or the host, can see.
  *
- * An arena is the one block of memory a rank shares with the ranks of its host. It starts with struct mrw_control and is
+ * An arena is the one block of memory a rank shares: mapped by the ranks of its host, written by the NIC for all others. It starts with struct mrw_control and is
  * followed by packet slots and staging, whose place mrw_layout_make() yields. Each remotely written byte belongs for life to one
  * (format, channel, writer): packets never overlay staging, so a payload never looks like a flag.
  *
@@ -19,9 +19,9 @@
 #include "order.h"
 
 /* Compared at bootstrap: change it with any change of a word's place or meaning. */
-#define MRW_WIRE_VERSION 1u
+#define MRW_WIRE_VERSION 2u
 
-#define MRW_MAX_RANKS 16u    /* ranks of one host: they map each other's arenas */
+#define MRW_MAX_RANKS 16u    /* of a communicator */
 #define MRW_MAX_CHANNELS 64u
 #define MRW_FORMATS 2u       /* first exchange (to the owner or to all), second exchange (results) */
 #define MRW_MAX_LAG 1u         /* rounds a peer may be behind: large chunks and no lead beat small ones with a lead of two */
@@ -53,6 +53,14 @@ struct mrw_opening {
 };
 MRW_STATIC_ASSERT(sizeof(struct mrw_opening) == 32, "an opening is one sector");
 
+/* What a rank says of an operation. Ranks of its host get the line and read the call in the writer's arena; ranks of other hosts get
+ * both, in one message. The words of a message come in any order: a call is good once it hashes to the line's hash. */
+struct mrw_greeting {
+	struct mrw_call call;
+	struct mrw_opening line;
+};
+MRW_STATIC_ASSERT(sizeof(struct mrw_greeting) == 96, "whole sectors");
+
 /* State of one channel; only its owner touches it. */
 struct mrw_channel_state {
 	uint64_t word;  /* bits 0-31 seq of the last finished operation, bit 63 busy: a kernel is between begin and end */
@@ -69,21 +77,23 @@ struct mrw_control {
 	uint64_t note_claim;
 	uint64_t pad0[13];
 	struct mrw_channel_state channel[MRW_MAX_CHANNELS];
-	/* Calls of the last two operations, by parity. Writer: owner's channel 0. Readers: peers that found a mismatch; they reread until
-	 * seq and hash agree with the opening line; whoever prints one hashes it again, for its words may come in any order. */
-	struct mrw_call call[2];
+	/* What the owner says of the last two operations, by parity. Writer: owner's channel 0. Readers: its NIC; peers that found a
+	 * mismatch, of the call: they reread until seq and hash agree with the opening line; whoever prints one hashes it again, for its
+	 * words may come in any order. */
+	struct mrw_greeting said[2];
 	/* [parity][writer] relaxed; partner: mrw_opening_seen(). */
-	struct mrw_opening opening[2][MRW_MAX_RANKS];
+	struct mrw_greeting heard[2][MRW_MAX_RANKS];
 	/* [writer] token of the path proof at init: published after the pattern in staging; partner: mrw_prove(). */
 	uint64_t proof[MRW_MAX_RANKS];
+	uint64_t pad1[8];
 	/* [channel][writer] rounds the writer has completed: published; partner: mrw_rounds_wait(). Wraps never (2^64). */
 	uint64_t rounds[MRW_MAX_CHANNELS][MRW_MAX_RANKS];
 };
 MRW_STATIC_ASSERT(offsetof(struct mrw_control, channel) == 128, "layout");
-MRW_STATIC_ASSERT(offsetof(struct mrw_control, call) == 128 + 16 * MRW_MAX_CHANNELS, "layout");
-MRW_STATIC_ASSERT(offsetof(struct mrw_control, opening) == offsetof(struct mrw_control, call) + 128, "layout");
-MRW_STATIC_ASSERT(offsetof(struct mrw_control, proof) == offsetof(struct mrw_control, opening) + 64 * MRW_MAX_RANKS, "layout");
-MRW_STATIC_ASSERT(offsetof(struct mrw_control, rounds) == offsetof(struct mrw_control, proof) + 8 * MRW_MAX_RANKS, "layout");
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, said) == 128 + 16 * MRW_MAX_CHANNELS, "layout");
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, heard) == offsetof(struct mrw_control, said) + 192, "layout");
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, proof) == offsetof(struct mrw_control, heard) + 192 * MRW_MAX_RANKS, "layout");
+MRW_STATIC_ASSERT(offsetof(struct mrw_control, rounds) == offsetof(struct mrw_control, proof) + 8 * MRW_MAX_RANKS + 64, "layout");
 MRW_STATIC_ASSERT(offsetof(struct mrw_control, rounds) % 128 == 0, "a channel's counters share one line");
 MRW_STATIC_ASSERT(sizeof(struct mrw_control) == offsetof(struct mrw_control, rounds) + 8 * MRW_MAX_RANKS * MRW_MAX_CHANNELS, "layout");
 
@@ -95,8 +105,16 @@ struct mrw_layout {
 	uint32_t chunk_bytes;       /* bytes of a staging slot, a multiple of 512 */
 	uint64_t packets_offset[MRW_FORMATS];
 	uint64_t staging_offset[MRW_FORMATS];
+	/* Ranks on several hosts only, else 0. A slot's place plus outbox is where this rank keeps what it sends to the rank that the slot
+	 * belongs to; a slot here may be rewritten when that rank's slot may and its request has completed: until then the NIC may send
+	 * it again. */
+	uint64_t outbox;
+	uint64_t notes_offset;      /* mrw_note_at(), mrw_posted_at(): owner only */
 	uint64_t bytes;
 };
+
+/* Of an operation (packets and greetings; parity of seq), of a round. */
+enum mrw_posted_kind { MRW_POSTED_OPERATION, MRW_POSTED_ROUND, MRW_POSTED_KINDS };
 
 /* What the arena may cost: parts shrink as ranks and channels grow. */
 #define MRW_PACKETS_BUDGET (6ull << 20)
@@ -106,7 +124,7 @@ struct mrw_layout {
 #define MRW_MAX_CHUNK_BYTES (64u << 10)
 
 /* The one place where offsets are made. nranks >= 2. */
-MRW_PURE struct mrw_layout mrw_layout_make(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
+MRW_PURE struct mrw_layout mrw_layout_within(uint32_t nranks, uint32_t channels, uint64_t packets_budget, uint64_t staging_budget)
 {
 	struct mrw_layout l;
 	memset(&l, 0, sizeof l);
@@ -115,7 +133,7 @@ MRW_PURE struct mrw_layout mrw_layout_make(uint32_t nranks, uint32_t channels, u
 	uint64_t writers = (uint64_t)channels * (nranks - 1);
 	/* Two ranks have no second exchange of packets: a two-shot would send the same bytes as a one-shot, later. */
 	uint64_t packet_formats = nranks > 2 ? MRW_FORMATS : 1;
-	uint64_t units = MRW_PACKETS_BUDGET / (writers * packet_formats * 2 * sizeof(struct mrw_packet));
+	uint64_t units = packets_budget / (writers * packet_formats * 2 * sizeof(struct mrw_packet));
 	units = units > MRW_MAX_UNITS ? MRW_MAX_UNITS : units / 32 * 32;
 	uint64_t chunk = staging_budget / (writers * MRW_FORMATS * MRW_ROUND_SLOTS);
 	chunk = chunk > MRW_MAX_CHUNK_BYTES ? MRW_MAX_CHUNK_BYTES : chunk / 512 * 512;
@@ -136,18 +154,41 @@ MRW_PURE struct mrw_layout mrw_layout_make(uint32_t nranks, uint32_t channels, u
 	return l;
 }
 
+/* All ranks on one host. */
+MRW_PURE struct mrw_layout mrw_layout_make(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
+{
+	return mrw_layout_within(nranks, channels, MRW_PACKETS_BUDGET, staging_budget);
+}
+
+/* Several hosts: half of each budget for what comes in, half for what goes out. */
+MRW_PURE struct mrw_layout mrw_layout_spanning(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
+{
+	struct mrw_layout l = mrw_layout_within(nranks, channels, MRW_PACKETS_BUDGET / 2, staging_budget / 2);
+	l.outbox = l.bytes - l.packets_offset[0];
+	l.notes_offset = l.bytes + l.outbox;
+	uint64_t words = (uint64_t)channels * 2 * MRW_MAX_RANKS;
+	l.bytes = (l.notes_offset + words * MRW_FORMATS * 4 + words * MRW_POSTED_KINDS * 8 + 4095) / 4096 * 4096;
+	return l;
+}
+
 /* Index of writer among the peers of owner: a rank has no slots of its own. */
 MRW_PURE uint32_t mrw_writer_slot(uint32_t owner, uint32_t writer)
 {
 	return writer < owner ? writer : writer - 1;
 }
 
-/* First packet of (format, channel, writer, parity) in owner's arena. */
+/* Offset of the first packet of (format, channel, writer, parity) in owner's arena. */
+MRW_PURE uint64_t mrw_packets_offset(const struct mrw_layout *l, uint32_t format, uint32_t channel, uint32_t owner, uint32_t writer,
+				     uint32_t parity)
+{
+	uint64_t index = ((uint64_t)channel * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2 + parity;
+	return l->packets_offset[format] + index * l->units * sizeof(struct mrw_packet);
+}
+
 MRW_PURE struct mrw_packet *mrw_packets_at(const struct mrw_layout *l, uint8_t *arena, uint32_t format, uint32_t channel,
 					   uint32_t owner, uint32_t writer, uint32_t parity)
 {
-	uint64_t index = ((uint64_t)channel * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2 + parity;
-	return (struct mrw_packet *)(void *)(arena + l->packets_offset[format]) + index * l->units;
+	return (struct mrw_packet *)(void *)(arena + mrw_packets_offset(l, format, channel, owner, writer, parity));
 }
 
 /* Offset of the staging slot of (format, channel, writer slot, round); the next writer's is MRW_ROUND_SLOTS chunks on. */
@@ -164,6 +205,24 @@ MRW_PURE uint8_t *mrw_staging_at(const struct mrw_layout *l, uint8_t *arena, uin
 	return arena + mrw_staging_offset(l, format, channel, mrw_writer_slot(owner, writer), round);
 }
 
+/* Bytes that this round's team put into the outbox for peer, 0 again once they are posted. Written by the team's thread 0, read and cleared
+ * by whoever posts the round. */
+MRW_PURE uint32_t *mrw_note_at(const struct mrw_layout *l, uint8_t *arena, uint32_t format, uint32_t channel, uint64_t round, uint32_t peer)
+{
+	uint64_t index = (((uint64_t)channel * 2 + (round & 1)) * MRW_FORMATS + format) * MRW_MAX_RANKS + peer;
+	return (uint32_t *)(void *)(arena + l->notes_offset) + index;
+}
+
+/* WQEBBs of the queue pair to peer behind which all that channel last posted of a kind and parity lies. Writer and reader: whoever posts
+ * for that peer. */
+MRW_PURE uint64_t *mrw_posted_at(const struct mrw_layout *l, uint8_t *arena, enum mrw_posted_kind kind, uint32_t channel, uint32_t parity,
+				 uint32_t peer)
+{
+	uint64_t notes = (uint64_t)l->channels * 2 * MRW_MAX_RANKS * MRW_FORMATS * 4;
+	uint64_t index = (((uint64_t)channel * 2 + parity) * MRW_POSTED_KINDS + kind) * MRW_MAX_RANKS + peer;
+	return (uint64_t *)(void *)(arena + l->notes_offset + notes) + index;
+}
+
 /* Why a communicator is dead. */
 enum mrw_fault_kind {
 	MRW_FAULT_NONE,
@@ -172,7 +231,8 @@ enum mrw_fault_kind {
 	MRW_FAULT_ABORT,          /* origin aborted */
 	MRW_FAULT_PEER_LOST,      /* culprit's process went away */
 	MRW_FAULT_CONCURRENT,     /* two kernels of origin's communicator ran at once */
-	MRW_FAULT_PROOF           /* the path between origin and culprit loses data */
+	MRW_FAULT_PROOF,          /* the path between origin and culprit loses data */
+	MRW_FAULT_NIC             /* origin's NIC gave up on its queue pair to culprit; seen: mrw_queue.failed */
 };
 
 /* Poison word: kind | culprit << 8 | origin << 24 | low bits of seq << 40. */
@@ -186,7 +246,7 @@ MRW_PURE uint32_t mrw_cause_culprit(uint64_t cause) { return (uint32_t)(cause >>
 MRW_PURE uint32_t mrw_cause_origin(uint64_t cause) { return (uint32_t)(cause >> 24 & 0xffff); }
 
 /* What a wait waits for, for the record. */
-enum mrw_wait_for { MRW_WAIT_PACKET, MRW_WAIT_ROUND, MRW_WAIT_OPENING, MRW_WAIT_PROOF };
+enum mrw_wait_for { MRW_WAIT_PACKET, MRW_WAIT_ROUND, MRW_WAIT_OPENING, MRW_WAIT_PROOF, MRW_WAIT_SEND };
 
 /* One wait or fault, as the kernel writes it into the page. */
 struct mrw_record {

@@ -1,5 +1,7 @@
 #include "crew.h"
 
+#include "support/hosts.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -75,6 +77,8 @@ void crew_init(struct crew_member *self, size_t bytes, uint64_t timeout_ms)
 	struct marrow_config config = MARROW_CONFIG_INIT;
 	config.target = self->target;
 	config.timeout_ms = timeout_ms;
+	struct hosts_place place;
+	hosts_place(&place, self->rank, self->size, &config);
 	if (ground_make(&self->ground, self->target, self->rank, bytes) != 0)
 		exit(1);
 	if (self->rank == 0 && marrow_get_unique_id(&self->board->id) != MARROW_SUCCESS)

@@ -1,7 +1,7 @@
 /* lost_rank.c - ranks as processes, of which one is killed, leaves without a word, stops for a while, or never comes: the others
  * name it in time, and a rank that is merely late does no harm.
  *
- * lost_rank [--target host|cuda] */
+ * lost_rank [--ranks N] [--target host|cuda]: of 2, 4 and 8 ranks, or of N */
 #include "crew.h"
 
 #include <pthread.h>
@@ -234,10 +234,18 @@ static int run_miss(enum marrow_target target, uint32_t size)
 
 int main(int argc, char **argv)
 {
-	enum marrow_target target = target_option(argc, argv);
 	static const uint32_t sizes[] = {2, 4, 8};
+	uint32_t only = 0;
 	int failed = 0;
+	if (argc > 2 && strcmp(argv[1], "--ranks") == 0) {
+		only = (uint32_t)strtoul(argv[2], NULL, 10);
+		argc -= 2;
+		argv += 2;
+	}
+	enum marrow_target target = target_option(argc, argv);
 	for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+		if (only && sizes[i] != only)
+			continue;
 		int before = failed;
 		for (int way = 0; way < WAYS; way++)
 			failed += run_lose(target, sizes[i], (enum way)way) != 0;

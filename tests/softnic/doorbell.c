@@ -52,7 +52,7 @@ void sn_doorbell(uint32_t uar, uint32_t offset, uint32_t first, uint32_t second)
 	ring(qp, now);
 	/* Doorbells that this one has replaced in the register. */
 	for (uint32_t n = 0; (other = sn_qp_nth(n)); n++)
-		if (other != qp && other->uar == uar && other->state == SN_QP_RTS && !other->recordless &&
+		if (other != qp && other->uar == uar && (other->state == SN_QP_RTS || other->state == SN_QP_ERROR) && !other->recordless &&
 		    be32toh(sn_dma_load32(&other->record[1])) != other->producer)
 			ring(other, now);
 }

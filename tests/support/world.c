@@ -1,5 +1,6 @@
 #include "support/world.h"
 #include "support/device_memory.h"
+#include "support/hosts.h"
 
 #include "comm.h"
 
@@ -71,6 +72,8 @@ static void *run_rank(void *p)
 	config.target = w->target;
 	config.max_ctas = w->max_ctas;
 	config.timeout_ms = w->timeout_ms ? w->timeout_ms : 60000;
+	struct hosts_place place;
+	hosts_place(&place, self->rank, self->nranks, &config);
 	if (w->target == MARROW_TARGET_CUDA) {
 		if (device_set((int)self->rank % device_count()) != 0)
 			world_fail(self, "cannot set the device: %s", device_error());

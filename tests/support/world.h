@@ -29,7 +29,7 @@ struct world_rank {
 	int failed;                 /* set by world_fail() */
 };
 
-/* Starts the ranks (rank r on CUDA device r modulo their number), builds communicators, runs body in each, takes everything
+/* Starts the ranks (rank r on CUDA device r modulo their number; on hosts as hosts.h says), builds communicators, runs body in each, takes everything
  * down. Returns the number of ranks that failed; their words are on stderr. */
 int world_run(const struct world *world, void (*body)(struct world_rank *self));
 /* Marks the rank as failed and prints "rank R: ...". */

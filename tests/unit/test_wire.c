@@ -137,7 +137,7 @@ static void control_words_are_disjoint(void **state)
 		size_t bytes, alignment;
 	} parts[] = {
 		{&c.poison, sizeof c.poison, 8},   {&c.fault_claim, sizeof c.fault_claim, 8}, {&c.note_claim, sizeof c.note_claim, 8},
-		{c.channel, sizeof c.channel, 16}, {c.call, sizeof c.call, 64},               {c.opening, sizeof c.opening, 32},
+		{c.channel, sizeof c.channel, 16}, {c.said, sizeof c.said, 32},               {c.heard, sizeof c.heard, 32},
 		{c.proof, sizeof c.proof, 8},      {c.rounds, sizeof c.rounds, 64},
 	};
 	size_t end = 0;

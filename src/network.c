@@ -1,0 +1,191 @@
+#include "network.h"
+
+#include "proxyless/nic.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct mrw_network {
+	struct mrw_nic *nic;
+	struct mrw_nic_info info;
+	struct mrw_region region;
+	struct mrw_link *link[MRW_MAX_RANKS];
+	struct mrw_queue *queues; /* [rank] */
+	struct mrw_far *far;
+	struct mrw_network_place place;
+};
+
+/* What a rank tells every other one; to[r] is for rank r. */
+struct contact {
+	uint64_t arena;
+	uint32_t rkey, reserved;
+	struct mrw_link_address to[MRW_MAX_RANKS];
+};
+
+static bool is_far(const struct mrw_network *n, uint32_t rank)
+{
+	return n->place.far >> rank & 1;
+}
+
+static enum marrow_status open_nic(struct mrw_network *n)
+{
+	struct mrw_nic_config config;
+	uint32_t count;
+	mrw_nic_defaults(&config);
+	config.collapsed = 0; /* a ring keeps the first error where a collapsed queue shows the last */
+	MRW_TRY(mrw_nic_count(n->place.nics, &count));
+	if (count == 0)
+		return mrw_fail(MARROW_UNSUPPORTED, "some ranks are on other hosts, but this one has no mlx5 NIC with an active port%s%s (ibv_devinfo "
+				"shows them; config.nics or MARROW_NICS names them)", n->place.nics[0] ? " among " : "", n->place.nics);
+	MRW_TRY(mrw_nic_open(&n->nic, n->place.nics, n->place.local % count, &config));
+	mrw_nic_get_info(n->nic, &n->info);
+	return mrw_nic_self_test(n->nic);
+}
+
+static enum marrow_status make_links(struct mrw_network *n)
+{
+	n->queues = aligned_alloc(64, sizeof *n->queues * MRW_MAX_RANKS);
+	n->far = aligned_alloc(64, (sizeof *n->far + 63) / 64 * 64);
+	if (!n->queues || !n->far)
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u queue pairs", n->place.nranks);
+	memset(n->queues, 0, sizeof *n->queues * MRW_MAX_RANKS);
+	memset(n->far, 0, sizeof *n->far);
+	n->far->arena = n->region.address;
+	n->far->lkey = n->region.lkey;
+	for (uint32_t r = 0; r < n->place.nranks; r++)
+		if (is_far(n, r))
+			MRW_TRY(mrw_link_new(n->nic, r, &n->queues[r], &n->link[r]));
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status mrw_network_open(struct mrw_network **network, const struct mrw_network_place *place, const struct mrw_arena *arena)
+{
+	struct mrw_network *n = calloc(1, sizeof *n);
+	enum marrow_status status;
+	*network = NULL;
+	if (!n)
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for the network");
+	n->place = *place;
+	MRW_TRY_GOTO(open_nic(n));
+	MRW_TRY_GOTO(mrw_region_new(n->nic, arena->base, arena->bytes, -1, &n->region));
+	MRW_TRY_GOTO(make_links(n));
+	*network = n;
+	return MARROW_SUCCESS;
+fail:
+	mrw_network_close(n);
+	return status;
+}
+
+static enum marrow_status connect_all(struct mrw_network *n, const struct contact *all)
+{
+	for (uint32_t r = 0; r < n->place.nranks; r++) {
+		if (!is_far(n, r))
+			continue;
+		MRW_TRY(mrw_link_connect(n->link[r], &all[r].to[n->place.rank]));
+		n->far->peer[r].arena = all[r].arena;
+		n->far->peer[r].rkey = all[r].rkey;
+		n->far->peer[r].queue = &n->queues[r];
+	}
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status mrw_network_connect(struct mrw_network *network, struct mrw_boot *boot, uint32_t nranks)
+{
+	struct contact *mine = calloc(1, sizeof *mine), *all = calloc(nranks, sizeof *all);
+	enum marrow_status status;
+	if (!mine || !all) {
+		status = mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u addresses", nranks);
+		goto fail;
+	}
+	if (network) {
+		mine->arena = network->region.address;
+		mine->rkey = network->region.rkey;
+		for (uint32_t r = 0; r < nranks; r++)
+			if (is_far(network, r))
+				mrw_link_get_address(network->link[r], &mine->to[r]);
+	}
+	MRW_TRY_GOTO(mrw_boot_allgather(boot, mine, all, sizeof *mine));
+	status = network ? connect_all(network, all) : MARROW_SUCCESS;
+fail:
+	free(mine);
+	free(all);
+	return status;
+}
+
+const struct mrw_far *mrw_network_far(const struct mrw_network *network)
+{
+	return network->far;
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000u + (uint64_t)ts.tv_nsec / 1000000u;
+}
+
+/* False: failed. */
+static bool is_empty(struct mrw_queue *q, bool *good)
+{
+	*good = mrw_poll(q);
+	return mrw_load_relaxed(&q->completed) == mrw_load_relaxed(&q->ready);
+}
+
+bool mrw_network_drain(struct mrw_network *network, uint64_t ms)
+{
+	const struct timespec nap = {0, 50000};
+	uint64_t until = now_ms() + ms;
+	bool all = true;
+	for (uint32_t r = 0; r < network->place.nranks; r++) {
+		bool good = true;
+		while (is_far(network, r) && !is_empty(&network->queues[r], &good) && good) {
+			if (now_ms() > until)
+				return false;
+			nanosleep(&nap, NULL);
+		}
+		all = all && good;
+	}
+	return all;
+}
+
+void mrw_network_close(struct mrw_network *network)
+{
+	if (!network)
+		return;
+	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
+		mrw_link_free(network->link[r]);
+	if (network->nic)
+		mrw_region_free(network->nic, &network->region);
+	mrw_nic_close(network->nic);
+	free(network->queues);
+	free(network->far);
+	free(network);
+}
+
+const char *mrw_network_nic_name(const struct mrw_network *network)
+{
+	return network->info.name;
+}
+
+uint32_t mrw_network_queues(const struct mrw_network *network)
+{
+	uint32_t n = 0;
+	for (uint32_t r = 0; r < network->place.nranks; r++)
+		n += is_far(network, r);
+	return n;
+}
+
+uint32_t mrw_network_queue_limit(const struct mrw_network *network)
+{
+	return network->info.max_queues;
+}
+
+void mrw_network_describe(uint64_t failed, char *text, size_t bytes)
+{
+	uint32_t syndrome = mrw_fault_syndrome(failed);
+	snprintf(text, bytes, "%s (syndrome 0x%02x, vendor 0x%02x, request %u)", mrw_syndrome_text(syndrome), syndrome,
+		 (uint32_t)(failed >> 8 & 0xff), (uint32_t)(failed >> 32));
+}

@@ -1,0 +1,41 @@
+/* network.h - a communicator's way to ranks on other hosts: a NIC, the arena registered with it, one queue pair a rank.
+ *
+ * Collective: all ranks of a communicator that spans hosts open it in the same step of init. Functions are called by the thread that
+ * builds or takes apart the communicator. */
+#ifndef MRW_NETWORK_H
+#define MRW_NETWORK_H
+
+#include "bootstrap.h"
+#include "device/far.h"
+#include "device/runtime.h"
+
+struct mrw_network;
+
+/* What ranks know of each other by now. */
+struct mrw_network_place {
+	uint32_t rank, nranks;
+	uint64_t far;            /* bit r: rank r is on another host */
+	uint32_t local;          /* number of this rank among those of its host: chooses the NIC */
+	const char *nics;        /* config.nics */
+};
+
+/* Opens and proves the NIC, registers the arena, makes queue pairs in INIT state. This rank's part only: no exchange. */
+enum marrow_status mrw_network_open(struct mrw_network **network, const struct mrw_network_place *place, const struct mrw_arena *arena);
+/* Exchanges addresses and connects. Every rank must call it, network NULL where open failed; no rank may post before all are back
+ * and agree. */
+enum marrow_status mrw_network_connect(struct mrw_network *network, struct mrw_boot *boot, uint32_t nranks);
+/* For kernels; valid until close. */
+const struct mrw_far *mrw_network_far(const struct mrw_network *network);
+/* Waits until everything posted is executed, at most ms. False: not all was, or a queue pair failed. */
+bool mrw_network_drain(struct mrw_network *network, uint64_t ms);
+/* NULL is fine. Before the arena goes. */
+void mrw_network_close(struct mrw_network *network);
+
+/* For properties and messages. */
+const char *mrw_network_nic_name(const struct mrw_network *network);
+uint32_t mrw_network_queues(const struct mrw_network *network);
+uint32_t mrw_network_queue_limit(const struct mrw_network *network);
+/* What a queue's failed word means. */
+void mrw_network_describe(uint64_t failed, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""What `messages` predicts for each queue pair, beside what the model of the NIC counted. Arguments: marrow-softnic, messages, hosts."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+
+def main():
+    softnic, program, hosts = sys.argv[1:4]
+    with tempfile.TemporaryDirectory() as scratch:
+        stats = pathlib.Path(scratch) / "stats"
+        environment = dict(os.environ, MARROW_TEST_HOSTS=hosts)
+        run = subprocess.run([softnic, "run", "--hosts", hosts, "--stats", str(stats), "--", program], env=environment, capture_output=True,
+                             text=True)
+        if run.returncode != 0:
+            print(run.stdout[-4000:], run.stderr[-4000:])
+            return run.returncode
+        counted = {}
+        for line in stats.read_text().splitlines():
+            queue = json.loads(line)
+            counted[queue["qp"]] = queue
+    expected = [list(map(int, line.split()[1:])) for line in run.stdout.splitlines() if line.startswith("expect ")]
+    wrong = 0
+    for qpn, requests, size in expected:
+        queue = counted.get(qpn)
+        if queue is None:
+            print(f"queue pair {qpn}: the model does not know it")
+            wrong += 1
+            continue
+        seen = (queue["wqes"], queue["bytes"])
+        if seen != (requests, size) or queue["error_completions"] or queue["doorbells"] > requests:
+            print(f"queue pair {qpn}: predicted {requests} requests and {size} bytes, the model saw {queue}")
+            wrong += 1
+    print(f"{len(expected)} queue pairs, {sum(e[1] for e in expected)} requests, {sum(e[2] for e in expected)} bytes: "
+          f"{'FAILED' if wrong or not expected else 'as predicted'}")
+    return 1 if wrong or not expected else 0
+
+
+sys.exit(main())
