@@ -183,6 +183,11 @@ uint32_t mrw_network_queue_limit(const struct mrw_network *network)
 	return network->info.max_queues;
 }
 
+const char *mrw_network_trouble(const struct mrw_network *network)
+{
+	return mrw_nic_trouble(network->nic);
+}
+
 void mrw_network_describe(uint64_t failed, char *text, size_t bytes)
 {
 	uint32_t syndrome = mrw_fault_syndrome(failed);

@@ -35,6 +35,8 @@ void mrw_network_close(struct mrw_network *network);
 const char *mrw_network_nic_name(const struct mrw_network *network);
 uint32_t mrw_network_queues(const struct mrw_network *network);
 uint32_t mrw_network_queue_limit(const struct mrw_network *network);
+/* What the NIC last said of itself, NULL: it is well. Any thread; never blocks. */
+const char *mrw_network_trouble(const struct mrw_network *network);
 /* What a queue's failed word means. */
 void mrw_network_describe(uint64_t failed, char *text, size_t bytes);
 

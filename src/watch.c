@@ -35,6 +35,28 @@ static const char *wait_text(uint32_t wait_for)
 	}
 }
 
+/* The queue pair to a peer, or (peer is its owner) the NIC itself. */
+static void describe_nic(const struct marrow_comm *comm, const struct mrw_record *f, uint32_t origin, char *text, size_t bytes)
+{
+	char mine[160], when[240], why[200];
+	const char *trouble = comm->network ? mrw_network_trouble(comm->network) : NULL;
+	mrw_call_text(&f->mine, mine, sizeof mine);
+	if (f->mine.hash == 0)
+		snprintf(when, sizeof when, "at the first contact, in init");
+	else
+		snprintf(when, sizeof when, "while rank %u was in %s, operation %u", comm->rank, mine, f->mine.seq);
+	if (origin != comm->rank)
+		snprintf(text, bytes, "rank %u's NIC %s, %s; see the message of rank %u", origin,
+			 f->peer == origin ? "failed" : "gave up on a queue pair", when, origin);
+	else if (f->peer == comm->rank || trouble)
+		snprintf(text, bytes, "rank %u's NIC failed: %s; %s", comm->rank, trouble ? trouble : "unknown trouble", when);
+	else {
+		mrw_network_describe(f->seen, why, sizeof why);
+		snprintf(text, bytes, "rank %u's NIC %s gave up on %s: %s; %s", comm->rank,
+			 comm->network ? mrw_network_nic_name(comm->network) : "?", name_of(comm, f->peer), why, when);
+	}
+}
+
 /* Status and words of a fault record. */
 static enum marrow_status describe(const struct marrow_comm *comm, const struct mrw_record *f, char *text, size_t bytes)
 {
@@ -85,15 +107,7 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 			 (unsigned long long)f->expected, (unsigned long long)f->seen);
 		return MARROW_SYSTEM_ERROR;
 	case MRW_FAULT_NIC:
-		if (origin == comm->rank) {
-			char why[200];
-			mrw_network_describe(f->seen, why, sizeof why);
-			snprintf(text, bytes, "rank %u's NIC %s gave up on %s: %s; while in %s, operation %u", comm->rank,
-				 comm->network ? mrw_network_nic_name(comm->network) : "?", name_of(comm, f->peer), why, mine, f->mine.seq);
-		} else {
-			snprintf(text, bytes, "rank %u's NIC gave up on rank %u, while rank %u was in %s, operation %u; see the message of rank %u",
-				 origin, f->peer, comm->rank, mine, f->mine.seq, origin);
-		}
+		describe_nic(comm, f, origin, text, bytes);
 		return MARROW_REMOTE_ERROR;
 	default:
 		snprintf(text, bytes, "unknown fault %u of %s", f->kind, mine);
@@ -127,6 +141,20 @@ static void poison_page(struct marrow_comm *comm, enum mrw_fault_kind kind, uint
 {
 	if (comm->page && __atomic_load_n(&comm->page->abort, __ATOMIC_RELAXED) == 0)
 		__atomic_store_n(&comm->page->abort, mrw_cause(kind, culprit, origin, 0), __ATOMIC_RELEASE);
+}
+
+/* Has the NIC said that it is not well? */
+static void look_at_nic(struct marrow_comm *comm)
+{
+	char text[MRW_ERROR_TEXT_BYTES];
+	const char *trouble = comm->network ? mrw_network_trouble(comm->network) : NULL;
+	if (!trouble)
+		return;
+	snprintf(text, sizeof text, "rank %u's NIC failed: %s", comm->rank, trouble);
+	poison_page(comm, MRW_FAULT_NIC, comm->rank, comm->rank);
+	if (comm->async_status == MARROW_SUCCESS)
+		mrw_boot_tell(comm->boot, MRW_NOTICE_FAULT, text);
+	fail_once(comm, MARROW_SYSTEM_ERROR, text);
 }
 
 static void look_at_sockets(struct marrow_comm *comm)
@@ -173,6 +201,7 @@ enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets)
 		if (due) {
 			__atomic_store_n(&comm->last_watch_ns, now_ns(), __ATOMIC_RELAXED);
 			look_at_sockets(comm);
+			look_at_nic(comm);
 		}
 		pthread_mutex_unlock(&comm->lock);
 	}

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Random programs on two hosts below every fault the model of the NIC can make. What a network may do (order, delay, silence for a while)
+must not change a bit; what breaks a connection must be reported in words within the deadline. Nothing hangs. Arguments: marrow-softnic,
+random_programs."""
+import os
+import subprocess
+import sys
+import time
+
+DEADLINE_MS = 3000
+LIMIT_S = 60
+
+# Survived: right bits, exit status 0.
+HARMLESS = ["reorder=50", "reorder=100,interleave=50", "late=300", "eager,torn=10", "delay=200,coalesce=4", "merge=200", "poison=219",
+            "rate=200/host=host1", "reorder=30,late=50,torn=5,poison=7,interleave=20"]
+# Reported: the words of at least one rank; the program fails and ends.
+BREAKING = {
+    "error=0x15@200": ["gave up on rank"],
+    "error=0x04@90": ["gave up on rank"],
+    "vanish@60": ["NIC failed: mlx5"],
+    "mr_gone@50": ["the remote key does not cover the memory", "flushed"],
+    "drop_doorbell=100": ["doorbell does not reach"],
+}
+
+
+def run(softnic, program, faults, arguments):
+    environment = dict(os.environ, MARROW_TEST_HOSTS="2", MARROW_TEST_NICS="1")
+    start = time.monotonic()
+    # A key that is gone is what mr_gone means, no mistake of the program's.
+    command = [softnic, "run", "--hosts", "2", "--timeout", str(LIMIT_S), "--checks=-remote_access,-local_access", "--faults", faults, "--",
+               program, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    return done, time.monotonic() - start
+
+
+def main():
+    softnic, program = sys.argv[1:3]
+    seed = os.environ.get("MARROW_TEST_SEED", "7")
+    wrong = 0
+    for faults in HARMLESS:
+        done, seconds = run(softnic, program, f"seed={seed},{faults}", ["--ranks", "3", "--ops", "60", "--room", "100000"])
+        if done.returncode != 0:
+            wrong += 1
+            print(f"{faults}: exit status {done.returncode} after {seconds:.1f} s")
+            print(done.stdout[-1500:], done.stderr[-3000:])
+    for faults, words in BREAKING.items():
+        done, seconds = run(softnic, program, f"seed={seed},{faults}",
+                            ["--ranks", "2", "--ops", "100", "--comms", "1", "--timeout-ms", str(DEADLINE_MS)])
+        text = done.stdout + done.stderr
+        if done.returncode in (0, 99) or seconds > LIMIT_S / 2 or not any(w in text for w in words):
+            wrong += 1
+            print(f"{faults}: exit status {done.returncode} after {seconds:.1f} s, wanted one of {words}")
+            print(text[-3000:])
+    print(f"seed {seed}: {len(HARMLESS)} faults survived, {len(BREAKING)} reported: {'FAILED' if wrong else 'ok'}")
+    return 1 if wrong else 0
+
+
+sys.exit(main())
