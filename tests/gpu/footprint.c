@@ -81,8 +81,7 @@ static void settle(struct world_rank *self)
 		world_fail(self, "%s", gpu_error());
 }
 
-/* Everything once: functions x algorithms x types. Ranks that share a device must not run far ahead: a device holds about a thousand
- * launches, and a rank's first kernel could stand behind them. */
+/* Everything once: functions x algorithms x types. */
 static void call_all(struct world_rank *self, struct marrow_comm *comm, void *send, void *recv)
 {
 	void *stream = self->streams[0];
