@@ -1,0 +1,466 @@
+#include "topo/build.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint32_t limits[] = {MRW_TOPO_CPUS, MRW_TOPO_BRIDGES, MRW_TOPO_GPUS, MRW_TOPO_NICS, MRW_TOPO_NVSWITCHES};
+
+bool mrw_topo_refuse(struct mrw_topo_error *error, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(error->text, sizeof error->text, format, args);
+	va_end(args);
+	return false;
+}
+
+void mrw_topo_note(struct mrw_topo *topo, const char *format, ...)
+{
+	char note[MRW_TOPO_NOTE_BYTES] = "";
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(note, sizeof note, format, args);
+	va_end(args);
+	for (uint32_t i = 0; i < topo->nnotes; i++)
+		if (strcmp(topo->notes[i], note) == 0)
+			return;
+	if (topo->nnotes < MRW_TOPO_NOTES)
+		memcpy(topo->notes[topo->nnotes++], note, sizeof note);
+}
+
+bool mrw_topo_number(const char *text, uint64_t max, uint64_t *value)
+{
+	uint64_t v = 0;
+
+	if (*text == '\0')
+		return false;
+	for (; *text != '\0'; text++) {
+		if (*text < '0' || *text > '9')
+			return false;
+		uint64_t digit = (uint64_t)(*text - '0');
+		if (v > (max - digit) / 10 || digit > max)
+			return false;
+		v = v * 10 + digit;
+	}
+	*value = v;
+	return true;
+}
+
+static bool hex_field(const char **text, uint32_t least, uint32_t most, uint32_t *value)
+{
+	uint32_t digits = 0;
+
+	*value = 0;
+	for (; isxdigit((unsigned char)**text); (*text)++) {
+		if (++digits > most)
+			return false;
+		int c = tolower((unsigned char)**text);
+		*value = *value << 4 | (uint32_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+	}
+	return digits >= least;
+}
+
+bool mrw_topo_normal_bus(const char *text, char bus[MRW_TOPO_NAME_BYTES])
+{
+	uint32_t domain = 0, number, device, function;
+	const char *at = text, *first = strchr(text, ':');
+
+	if (first != NULL && strchr(first + 1, ':') != NULL) {
+		if (!hex_field(&at, 4, 8, &domain) || *at++ != ':')
+			return false;
+	}
+	if (!hex_field(&at, 2, 2, &number) || *at++ != ':' || !hex_field(&at, 2, 2, &device) || *at++ != '.' ||
+	    !hex_field(&at, 1, 1, &function) || *at != '\0')
+		return false;
+	snprintf(bus, MRW_TOPO_NAME_BYTES, "%04x:%02x:%02x.%x", domain, number, device, function);
+	return true;
+}
+
+uint32_t mrw_topo_pcie_mb_s(double giga_transfers, uint64_t width)
+{
+	/* 8b/10b up to 5 GT/s, 128b/130b up to 32, then flits of 242 in 256 bytes. */
+	static const struct {
+		double giga_transfers, payload;
+	} generations[] = {{2.5, 0.8},       {5, 0.8},         {8, 128. / 130},  {16, 128. / 130},
+			   {32, 128. / 130}, {64, 242. / 256}, {128, 242. / 256}};
+
+	if (width < 1 || width > 32)
+		return 0;
+	for (size_t i = 0; i < sizeof generations / sizeof *generations; i++)
+		if (giga_transfers > generations[i].giga_transfers * 0.99 &&
+		    giga_transfers < generations[i].giga_transfers * 1.01)
+			return (uint32_t)(generations[i].giga_transfers * (double)width * generations[i].payload * 125);
+	return 0;
+}
+
+uint32_t mrw_topo_lane_mb_s(uint32_t sm)
+{
+	if (sm >= 100 && sm < 120)
+		return 50000;
+	if (sm == 86 || sm == 89)
+		return 14062;
+	if (sm >= 70)
+		return 25000;
+	return sm >= 60 ? 20000 : 0;
+}
+
+void mrw_topo_begin(struct mrw_topo *topo, struct mrw_topo_error *error)
+{
+	memset(topo, 0, sizeof *topo);
+	memset(error, 0, sizeof *error);
+}
+
+bool mrw_topo_good_name(const char *name)
+{
+	size_t length = strlen(name);
+
+	if (length == 0 || length >= MRW_TOPO_NAME_BYTES)
+		return false;
+	for (; *name != '\0'; name++)
+		if (!isalnum((unsigned char)*name) && strchr("_.:-", *name) == NULL)
+			return false;
+	return true;
+}
+
+static bool good_parent(const struct mrw_topo *topo, enum mrw_topo_kind kind, int32_t parent,
+			struct mrw_topo_error *error)
+{
+	uint32_t depth = 1;
+
+	if (kind == MRW_TOPO_CPU || kind == MRW_TOPO_NVSWITCH)
+		return parent < 0 || mrw_topo_refuse(error, "a %s stands in nothing", mrw_topo_kind_name(kind));
+	if (parent < 0)
+		return true;
+	if (topo->nodes[parent].kind != MRW_TOPO_CPU && topo->nodes[parent].kind != MRW_TOPO_BRIDGE)
+		return mrw_topo_refuse(error, "%s is a %s: only a cpu or a bridge holds devices",
+				       topo->nodes[parent].name, mrw_topo_kind_name(topo->nodes[parent].kind));
+	for (int32_t n = parent; n >= 0; n = topo->nodes[n].parent)
+		depth++;
+	return depth <= MRW_TOPO_DEPTH ||
+	       mrw_topo_refuse(error, "more than %d bridges below each other", MRW_TOPO_DEPTH - 2);
+}
+
+void mrw_topo_set_node(struct mrw_topo *topo, uint32_t node)
+{
+	uint32_t index = topo->nodes[node].index;
+	uint16_t at = (uint16_t)node;
+	switch (topo->nodes[node].kind) {
+	case MRW_TOPO_CPU:
+		topo->cpus[index].node = at;
+		break;
+	case MRW_TOPO_BRIDGE:
+		topo->bridges[index].node = at;
+		break;
+	case MRW_TOPO_GPU:
+		topo->gpus[index].node = at;
+		break;
+	case MRW_TOPO_NIC:
+		topo->nics[index].node = at;
+		break;
+	case MRW_TOPO_NVSWITCH:
+		topo->nvswitches[index].node = at;
+		break;
+	}
+}
+
+int32_t mrw_topo_add(struct mrw_topo *topo, enum mrw_topo_kind kind, const char *name, int32_t parent, const char *bus,
+		     uint64_t up_mb_s, struct mrw_topo_error *error)
+{
+	uint32_t *const counts[] = {&topo->ncpus, &topo->nbridges, &topo->ngpus, &topo->nnics, &topo->nnvswitches};
+	char normal[MRW_TOPO_NAME_BYTES] = "";
+	uint32_t index = *counts[kind], node = topo->nnodes;
+
+	if (!mrw_topo_good_name(name))
+		return mrw_topo_refuse(error, "\"%.40s\" is no name: 1 to %d letters, digits or _ . : -", name,
+				       MRW_TOPO_NAME_BYTES - 1) -
+		       1;
+	if (bus[0] != '\0' && !mrw_topo_normal_bus(bus, normal))
+		return mrw_topo_refuse(error, "\"%.40s\" is no PCI address", bus) - 1;
+	for (uint32_t i = 0; i < topo->nnodes; i++)
+		if (strcmp(topo->nodes[i].name, name) == 0)
+			return mrw_topo_refuse(error, "%s is named twice, first in line %u", name,
+					       topo->nodes[i].line) -
+			       1;
+	if (index == limits[kind])
+		return mrw_topo_refuse(error, "more than %u of kind %s", limits[kind], mrw_topo_kind_name(kind)) - 1;
+	if (up_mb_s > MRW_TOPO_MAX_MB_S)
+		return mrw_topo_refuse(error, "%s: %llu MB/s is beyond reason", name, (unsigned long long)up_mb_s) - 1;
+	if (!good_parent(topo, kind, parent, error))
+		return -1;
+
+	topo->nodes[node] = (struct mrw_topo_node){.kind = kind,
+						   .index = (uint16_t)index,
+						   .parent = (int16_t)parent,
+						   .up_mb_s = (uint32_t)up_mb_s,
+						   .line = error->line};
+	memcpy(topo->nodes[node].name, name, strlen(name));
+	memcpy(topo->nodes[node].bus, normal, sizeof normal);
+	uint16_t at = (uint16_t)node;
+	switch (kind) {
+	case MRW_TOPO_CPU:
+		topo->cpus[index] = (struct mrw_topo_cpu){.node = at, .numa = -1};
+		break;
+	case MRW_TOPO_BRIDGE:
+		topo->bridges[index] = (struct mrw_topo_bridge){.node = at};
+		break;
+	case MRW_TOPO_GPU:
+		topo->gpus[index] = (struct mrw_topo_gpu){.node = at, .cuda = -1, .mig = -1, .iommu_group = -1};
+		break;
+	case MRW_TOPO_NIC:
+		topo->nics[index] = (struct mrw_topo_nic){.node = at, .port = 1, .iommu_group = -1};
+		break;
+	case MRW_TOPO_NVSWITCH:
+		topo->nvswitches[index] = (struct mrw_topo_nvswitch){.node = at};
+		break;
+	}
+	++*counts[kind];
+	topo->nnodes++;
+	return (int32_t)node;
+}
+
+bool mrw_topo_add_link(struct mrw_topo *topo, enum mrw_topo_link_kind kind, int32_t a, int32_t b, uint64_t lanes,
+		       uint64_t lane_mb_s, struct mrw_topo_error *error)
+{
+	if (a > b) {
+		int32_t swap = a;
+		a = b;
+		b = swap;
+	}
+	const char *one = topo->nodes[a].name, *other = topo->nodes[b].name;
+	enum mrw_topo_kind ka = topo->nodes[a].kind, kb = topo->nodes[b].kind;
+	uint32_t gpus = (uint32_t)(ka == MRW_TOPO_GPU) + (kb == MRW_TOPO_GPU);
+	enum mrw_topo_kind far_end = ka == MRW_TOPO_GPU ? kb : ka;
+
+	if (a == b)
+		return mrw_topo_refuse(error, "a link from %s to itself", one);
+	if (kind == MRW_LINK_NVLINK && (gpus == 0 || (gpus == 1 && far_end != MRW_TOPO_NVSWITCH)))
+		return mrw_topo_refuse(error, "NVLink joins GPUs and NVSwitches, not %s and %s", one, other);
+	if (kind == MRW_LINK_C2C && (gpus != 1 || far_end != MRW_TOPO_CPU))
+		return mrw_topo_refuse(error, "C2C joins a GPU and a CPU, not %s and %s", one, other);
+	if (lanes < 1 || lanes > MRW_TOPO_LANES)
+		return mrw_topo_refuse(error, "%llu lanes between %s and %s: 1 to %d can be", (unsigned long long)lanes,
+				       one, other, MRW_TOPO_LANES);
+	if (lane_mb_s > MRW_TOPO_MAX_MB_S / lanes)
+		return mrw_topo_refuse(error, "%llu MB/s a lane between %s and %s is beyond reason",
+				       (unsigned long long)lane_mb_s, one, other);
+	for (uint32_t i = 0; i < topo->nlinks; i++)
+		if (topo->links[i].a == a && topo->links[i].b == b)
+			return mrw_topo_refuse(error, "a second link between %s and %s", one, other);
+	if (topo->nlinks == MRW_TOPO_LINKS)
+		return mrw_topo_refuse(error, "more than %d links", MRW_TOPO_LINKS);
+	topo->links[topo->nlinks++] =
+		(struct mrw_topo_link){kind, (uint16_t)a, (uint16_t)b, (uint16_t)lanes, (uint32_t)lane_mb_s};
+	topo->links_known = MRW_YES;
+	return true;
+}
+
+static uint32_t narrower(uint32_t a, uint32_t b)
+{
+	if (a == 0 || b == 0)
+		return a + b;
+	return a < b ? a : b;
+}
+
+/* Functions of one PCI device, one after the other. */
+static bool same_device(const struct mrw_topo_node *a, const struct mrw_topo_node *b)
+{
+	size_t length = strlen(a->bus);
+	return length > 1 && a->kind == b->kind && a->parent == b->parent && strlen(b->bus) == length &&
+	       strncmp(a->bus, b->bus, length - 1) == 0;
+}
+
+void mrw_topo_collapse(struct mrw_topo *topo)
+{
+	uint16_t below[MRW_TOPO_NODES] = {0};
+	int32_t moved[MRW_TOPO_NODES];
+	uint32_t nnodes = 0, nbridges = 0;
+
+	/* A bridge without a device below is nothing, and its parent has one less: children first. */
+	for (uint32_t i = topo->nnodes; i-- > 0;) {
+		const struct mrw_topo_node *node = &topo->nodes[i];
+		bool same = i + 1 < topo->nnodes && same_device(node, &topo->nodes[i + 1]);
+		if (node->parent >= 0 && !same && (node->kind != MRW_TOPO_BRIDGE || below[i] > 0))
+			below[node->parent]++;
+	}
+	for (uint32_t i = 0; i < topo->nnodes; i++) {
+		struct mrw_topo_node node = topo->nodes[i];
+		bool dropped = node.kind == MRW_TOPO_BRIDGE && below[i] < 2;
+		/* Dropped bridges pass on where they were: as -2 - (their own number, still in place as far as parents go). */
+		while (node.parent >= 0 && moved[node.parent] < 0) {
+			node.up_mb_s = narrower(node.up_mb_s, topo->nodes[-2 - moved[node.parent]].up_mb_s);
+			node.parent = topo->nodes[-2 - moved[node.parent]].parent;
+		}
+		if (dropped) {
+			topo->nodes[i].parent = node.parent;
+			topo->nodes[i].up_mb_s = node.up_mb_s;
+			moved[i] = -2 - (int32_t)i;
+			continue;
+		}
+		moved[i] = (int32_t)nnodes;
+		if (node.kind == MRW_TOPO_BRIDGE) {
+			topo->bridges[nbridges] = topo->bridges[node.index];
+			node.index = (uint16_t)nbridges++;
+		}
+		/* Parents keep their old numbers until the loop below; nodes stay in place until then. */
+		topo->nodes[i] = node;
+		nnodes++;
+	}
+	topo->nbridges = nbridges;
+	for (uint32_t i = 0; i < topo->nnodes; i++) {
+		if (moved[i] < 0)
+			continue;
+		struct mrw_topo_node node = topo->nodes[i];
+		uint16_t at = (uint16_t)moved[i];
+		node.parent = node.parent < 0 ? -1 : (int16_t)moved[node.parent];
+		topo->nodes[at] = node;
+		mrw_topo_set_node(topo, at);
+	}
+	for (uint32_t i = 0; i < topo->nlinks; i++) {
+		topo->links[i].a = (uint16_t)moved[topo->links[i].a];
+		topo->links[i].b = (uint16_t)moved[topo->links[i].b];
+	}
+	topo->nnodes = nnodes;
+}
+
+/* Two nodes at one address: ports of a NIC, or slices of a GPU. */
+static bool may_share(const struct mrw_topo *topo, const struct mrw_topo_node *a, const struct mrw_topo_node *b)
+{
+	if (a->kind != b->kind || a->parent != b->parent)
+		return false;
+	if (a->kind == MRW_TOPO_NIC)
+		return topo->nics[a->index].port != topo->nics[b->index].port;
+	return a->kind == MRW_TOPO_GPU && topo->gpus[a->index].mig >= 0 && topo->gpus[b->index].mig >= 0 &&
+	       topo->gpus[a->index].mig != topo->gpus[b->index].mig;
+}
+
+static bool check_addresses(const struct mrw_topo *topo, struct mrw_topo_error *error)
+{
+	for (uint32_t j = 1; j < topo->nnodes; j++) {
+		const struct mrw_topo_node *b = &topo->nodes[j];
+		if (b->bus[0] == '\0')
+			continue;
+		/* Different hosts have address spaces of their own. */
+		int32_t cpu = mrw_topo_cpu_of(topo, j);
+		for (uint32_t i = 0; i < j; i++) {
+			const struct mrw_topo_node *a = &topo->nodes[i];
+			if (strcmp(a->bus, b->bus) != 0 || may_share(topo, a, b))
+				continue;
+			int32_t other = mrw_topo_cpu_of(topo, i);
+			if (cpu >= 0 && other >= 0 &&
+			    topo->cpus[topo->nodes[cpu].index].host != topo->cpus[topo->nodes[other].index].host)
+				continue;
+			error->line = b->line;
+			return mrw_topo_refuse(error, "%s and %s (line %u) are both at %s", b->name, a->name, a->line,
+					       b->bus);
+		}
+	}
+	return true;
+}
+
+static bool check_links(const struct mrw_topo *topo, struct mrw_topo_error *error)
+{
+	uint32_t lanes[MRW_TOPO_NODES] = {0};
+
+	for (uint32_t i = 0; i < topo->nlinks; i++) {
+		const struct mrw_topo_link *link = &topo->links[i];
+		if (link->kind != MRW_LINK_NVLINK)
+			continue;
+		for (uint32_t end = 0; end < 2; end++) {
+			uint32_t n = end ? link->b : link->a;
+			const struct mrw_topo_node *node = &topo->nodes[n];
+			if (node->kind != MRW_TOPO_GPU)
+				continue;
+			error->line = node->line;
+			if (topo->gpus[node->index].mig >= 0)
+				return mrw_topo_refuse(error, "%s is a MIG slice: those have no NVLink", node->name);
+			lanes[n] += link->lanes;
+			if (lanes[n] > MRW_TOPO_LANES)
+				return mrw_topo_refuse(error, "%s has more than %d lanes", node->name, MRW_TOPO_LANES);
+		}
+	}
+	return true;
+}
+
+/* What CPUs of these makers carry between sockets, one direction, net. Rough: enough to rank paths. */
+static void assume_between_cpus(struct mrw_topo *topo)
+{
+	const struct mrw_topo_cpu *cpu = &topo->cpus[0];
+	bool several = false;
+
+	for (uint32_t i = 1; i < topo->ncpus; i++)
+		several = several || topo->cpus[i].host == cpu->host;
+	if (!several || topo->between_cpus_mb_s != 0)
+		return;
+	if (strcmp(cpu->vendor, "GenuineIntel") == 0)
+		topo->between_cpus_mb_s = 22000;
+	else if (strcmp(cpu->vendor, "AuthenticAMD") == 0)
+		topo->between_cpus_mb_s = 32000;
+	else if (strncmp(cpu->arch, "arm64", 5) == 0 || strncmp(cpu->arch, "aarch64", 7) == 0)
+		topo->between_cpus_mb_s = 100000;
+	else
+		topo->between_cpus_mb_s = 16000;
+	mrw_topo_note(topo, "%u MB/s between CPUs is assumed from their maker", topo->between_cpus_mb_s);
+}
+
+static void note_unknown(struct mrw_topo *topo)
+{
+	uint32_t below_cpu = 0, placed = 0, unplaced = 0, unknown_links = 0;
+
+	for (uint32_t i = 0; i < topo->nnodes; i++) {
+		const struct mrw_topo_node *node = &topo->nodes[i];
+		if (node->kind != MRW_TOPO_GPU && node->kind != MRW_TOPO_NIC)
+			continue;
+		unplaced += node->parent < 0;
+		placed += node->parent >= 0;
+		below_cpu += node->parent >= 0 && topo->nodes[node->parent].kind == MRW_TOPO_CPU;
+		unknown_links += node->parent >= 0 && node->up_mb_s == 0;
+	}
+	if (unplaced > 0)
+		mrw_topo_note(topo,
+			      "the place of %u devices is unknown: they are taken to be equally far from all others",
+			      unplaced);
+	if (unknown_links > 0)
+		mrw_topo_note(topo, "the PCIe width of %u devices is unknown", unknown_links);
+	if (topo->ngpus > 1 && topo->nnics > 0 && topo->nbridges == 0 && placed > 0 && below_cpu == placed)
+		mrw_topo_note(
+			topo,
+			"no PCIe switch is visible: a virtual machine may hide it. Equally near NICs are dealt out in order");
+	if (topo->ngpus > 1 && topo->links_known == MRW_UNKNOWN)
+		mrw_topo_note(topo, "whether the GPUs have NVLinks is unknown: paths are by PCIe");
+	if (topo->ngpus == 0)
+		mrw_topo_note(topo, "no GPU");
+	if (topo->nnics == 0)
+		mrw_topo_note(topo, "no RDMA NIC");
+	for (uint32_t i = 0; i < topo->nbridges; i++)
+		if (topo->bridges[i].acs == MRW_YES)
+			mrw_topo_note(
+				topo,
+				"ACS is on at %s: transfers between its devices go through the CPU. Turn it off in the firmware",
+				topo->nodes[topo->bridges[i].node].name);
+	for (uint32_t i = 0; i < topo->nnics; i++)
+		if (topo->nics[i].up == MRW_NO)
+			mrw_topo_note(topo, "%s is down and not used", topo->nodes[topo->nics[i].node].name);
+}
+
+bool mrw_topo_finish(struct mrw_topo *topo, struct mrw_topo_error *error)
+{
+	error->line = 0;
+	for (uint32_t i = 0; i < topo->ncpus; i++)
+		for (uint32_t j = 0; j < i; j++)
+			if (topo->cpus[i].numa >= 0 && topo->cpus[i].numa == topo->cpus[j].numa &&
+			    topo->cpus[i].host == topo->cpus[j].host) {
+				error->line = topo->nodes[topo->cpus[i].node].line;
+				return mrw_topo_refuse(error, "NUMA node %d of host %u is there twice",
+						       topo->cpus[i].numa, topo->cpus[i].host);
+			}
+	if (!check_addresses(topo, error) || !check_links(topo, error))
+		return false;
+	assume_between_cpus(topo);
+	note_unknown(topo);
+	error->line = 0;
+	return true;
+}
