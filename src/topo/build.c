@@ -273,6 +273,17 @@ static bool same_device(const struct mrw_topo_node *a, const struct mrw_topo_nod
 	       strncmp(a->bus, b->bus, length - 1) == 0;
 }
 
+/* ACS of a switch's ports is the switch's: on in one of them, on. */
+static void pass_acs(struct mrw_topo *topo, const struct mrw_topo_node *port)
+{
+	enum mrw_topo_known acs = topo->bridges[port->index].acs;
+	if (port->parent < 0 || topo->nodes[port->parent].kind != MRW_TOPO_BRIDGE)
+		return;
+	struct mrw_topo_bridge *above = &topo->bridges[topo->nodes[port->parent].index];
+	if (above->acs != MRW_YES && acs != MRW_UNKNOWN)
+		above->acs = acs;
+}
+
 void mrw_topo_collapse(struct mrw_topo *topo)
 {
 	uint16_t below[MRW_TOPO_NODES] = {0};
@@ -295,6 +306,7 @@ void mrw_topo_collapse(struct mrw_topo *topo)
 			node.parent = topo->nodes[-2 - moved[node.parent]].parent;
 		}
 		if (dropped) {
+			pass_acs(topo, &node);
 			topo->nodes[i].parent = node.parent;
 			topo->nodes[i].up_mb_s = node.up_mb_s;
 			moved[i] = -2 - (int32_t)i;
@@ -403,7 +415,7 @@ static void assume_between_cpus(struct mrw_topo *topo)
 		topo->between_cpus_mb_s = 100000;
 	else
 		topo->between_cpus_mb_s = 16000;
-	mrw_topo_note(topo, "%u MB/s between CPUs is assumed from their maker", topo->between_cpus_mb_s);
+	mrw_topo_note(topo, "%u MB/s between CPUs is assumed", topo->between_cpus_mb_s);
 }
 
 static void note_unknown(struct mrw_topo *topo)

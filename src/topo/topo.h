@@ -150,8 +150,9 @@ bool mrw_topo_write_nccl(const struct mrw_topo *topo, FILE *file);
 
 /* ---- This machine (discover.c). ---- */
 
-/* hwloc where built in, NVML and CUDA where installed, sysfs; each may be missing, and a note says what is unknown for it.
- * sysfs: root of the tree, NULL for "/sys". Fails only where what is there contradicts itself. Starts CUDA's driver, no context. */
+/* hwloc where built in, sysfs, NVML and CUDA where installed; each may be missing, and a note says what is unknown for it. Fails
+ * only where what is there contradicts itself. Starts CUDA's driver, makes no context. sysfs: NULL for this machine; the root of a
+ * copied tree to read that alone. */
 bool mrw_topo_discover(struct mrw_topo *topo, const char *sysfs, struct mrw_topo_error *error);
 
 /* ---- Lookups (machine.c). ---- */
