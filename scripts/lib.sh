@@ -63,6 +63,7 @@ install_test_tools() {
 	[ ${#missing[@]} = 0 ] || apt_install "${missing[@]}" || return 1
 	missing=()
 	have clang || missing+=(clang)
+	pkg-config --exists hwloc || missing+=(libhwloc-dev)
 	{ have mpirun && { pkg-config --exists ompi-c || pkg-config --exists mpi-c; }; } || missing+=(openmpi-bin libopenmpi-dev)
 	[ ${#missing[@]} = 0 ] || apt_install "${missing[@]}" || true
 	if have clang && ! links clang -fsanitize=thread; then

@@ -13,6 +13,7 @@ struct group {
 	uint32_t before[MRW_TOPO_NICS];                           /* GPUs of earlier groups on a NIC */
 	uint32_t room[MRW_TOPO_NICS], load[MRW_TOPO_NICS];        /* this group's */
 	uint32_t least_mb_s;                                      /* every GPU gets this */
+	enum mrw_path_class farthest[MRW_TOPO_GPUS];              /* that a GPU may choose */
 	int32_t choice[MRW_TOPO_GPUS];                            /* place of the NIC, -1 none yet */
 };
 
@@ -32,7 +33,7 @@ static uint32_t rate(const struct group *g, uint32_t n)
 /* May GPU u use NIC n? */
 static bool allowed(const struct group *g, uint32_t u, uint32_t n)
 {
-	return g->paths[u][n].class != MRW_PATH_NONE && known(g->paths[u][n].mb_s) >= g->least_mb_s;
+	return g->paths[u][n].class <= g->farthest[u] && known(g->paths[u][n].mb_s) >= g->least_mb_s;
 }
 
 static int64_t cost(const struct group *g, uint32_t u, uint32_t n)
@@ -112,16 +113,14 @@ static int by_value(const void *a, const void *b)
 	return (one > two) - (one < two);
 }
 
-/* The greatest of the bandwidths that a path or a shared NIC can have under which all are served. */
-static void choose(struct group *g)
+/* The greatest of the bandwidths that a path or a shared NIC can have under which all are served. False: they cannot be. */
+static bool choose(struct group *g)
 {
 	size_t count = 0, low = 0, high;
 	uint32_t *values = malloc(sizeof *values * (2 * (size_t)MRW_TOPO_GPUS * MRW_TOPO_NICS + 1));
 
-	if (values == NULL) {
-		assign_all(g, 0);
-		return;
-	}
+	if (values == NULL)
+		return assign_all(g, 0);
 	values[count++] = 0;
 	for (uint32_t n = 0; n < g->nnics; n++)
 		for (uint32_t u = 0; u < g->ngpus; u++) {
@@ -137,8 +136,9 @@ static void choose(struct group *g)
 		else
 			high = middle;
 	}
-	assign_all(g, values[low]);
+	uint32_t most = values[low];
 	free(values);
+	return assign_all(g, most);
 }
 
 static void keep(const struct group *g, struct mrw_topo_pairing *pairing)
@@ -177,14 +177,19 @@ static void serve(struct group *g, uint32_t *load, struct mrw_topo_pairing *pair
 {
 	if (g->ngpus == 0 || g->nnics == 0)
 		return;
+	for (uint32_t u = 0; u < g->ngpus; u++)
+		g->farthest[u] = MRW_PATH_CPUS;
 	do {
 		find_paths(g);
 		for (uint32_t n = 0; n < g->nnics; n++)
 			g->before[n] = load[g->nics[n]];
-		choose(g);
+		if (!choose(g))
+			return;
 		keep(g, pairing);
-		for (uint32_t u = 0; u < g->ngpus; u++)
+		for (uint32_t u = 0; u < g->ngpus; u++) {
 			load[g->nics[g->choice[u]]]++;
+			g->farthest[u] = g->paths[u][g->choice[u]].class;
+		}
 		keep_free_nics(g, load);
 	} while (g->nnics >= g->ngpus);
 }

@@ -214,7 +214,8 @@ struct mrw_topo_pairing {
 
 /* NICs for each GPU. A GPU whose CPU has NICs uses those, any other GPU the NICs of its host. Within that: the least well
  * served GPU gets the most bandwidth (its path, its share of the NIC); then paths are short; then NICs are shared evenly; then by
- * order. NICs left over go round once more if there are enough for all. Ports that are down have no part. */
+ * order. NICs left over that are as near as the first go round again while there are enough for all. Ports that are down have no
+ * part. */
 void mrw_topo_pair_nics(const struct mrw_topo *topo, struct mrw_topo_pairing *pairing);
 
 /* A rail: the NICs with one number on all hosts, and the GPUs that use them. */
