@@ -162,6 +162,47 @@ static void sort_neighbours(struct mixed *m)
 	}
 }
 
+/* Steps of a ring that no way joins. */
+static uint32_t gaps(const struct mixed *m, const uint8_t *order)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < m->n; i++)
+		count += !m->ways[order[i]][order[(i + 1) % m->n]].exists;
+	return count;
+}
+
+/* Moves single GPUs to where they fit, as long as gaps become fewer: GPUs that only a few others reach come last otherwise. */
+static void close_gaps(const struct mixed *m, uint8_t *order)
+{
+	uint32_t left = gaps(m, order);
+	uint8_t trial[MRW_TOPO_GPUS];
+	bool better = true;
+
+	while (left > 0 && better) {
+		better = false;
+		for (uint32_t from = 0; from < m->n && !better; from++) {
+			if (m->ways[order[from]][order[(from + 1) % m->n]].exists &&
+			    m->ways[order[(from + m->n - 1) % m->n]][order[from]].exists)
+				continue;
+			for (uint32_t to = 0; to < m->n && !better; to++) {
+				memcpy(trial, order, m->n);
+				if (to > from)
+					memmove(trial + from, trial + from + 1, to - from);
+				else
+					memmove(trial + to + 1, trial + to, from - to);
+				trial[to] = order[from];
+				uint32_t now = gaps(m, trial);
+				better = now < left;
+				if (better) {
+					memcpy(order, trial, m->n);
+					left = now;
+				}
+			}
+		}
+	}
+}
+
 /* The ring of nearest neighbours; what the fullest link leaves for each of its steps. 0: no ring. */
 static uint32_t nearest_ring(struct mixed *m, uint8_t *order)
 {
@@ -178,6 +219,7 @@ static uint32_t nearest_ring(struct mixed *m, uint8_t *order)
 		order[place] = m->near[order[place - 1]][k];
 		used[order[place]] = true;
 	}
+	close_gaps(m, order);
 	for (uint32_t i = 0; i < m->n; i++) {
 		const struct way *way = &m->ways[order[i]][order[(i + 1) % m->n]];
 		if (!way->exists) {

@@ -1,5 +1,6 @@
 /* test_topo_discover.c - discovery on made-up sysfs trees and a made-up NVML, on nothing at all, and on whatever this machine is.
- * Argument: the fake NVML. */
+ * Arguments:
+ * the fake NVML, the fake CUDA. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,7 @@
 #include "topo/discover.h"
 
 static char root[64];
-static const char *fake_nvml;
+static const char *fake_nvml, *fake_cuda;
 
 static void make_dirs(const char *path)
 {
@@ -251,6 +252,25 @@ static void nvml_adds_what_it_knows(void **state)
 	free(topo);
 }
 
+static void cuda_says_what_is_visible(void **state)
+{
+	(void)state;
+	struct mrw_topo *topo = discover();
+	struct mrw_topo_error error;
+	if (!mrw_topo_find_cuda(topo, fake_cuda, &error) || !mrw_topo_finish(topo, &error))
+		fail_msg("%s", error.text);
+	assert_int_equal(topo->ngpus, 3);
+	assert_int_equal(topo->gpus[0].cuda, 1);
+	assert_int_equal(topo->gpus[1].cuda, -1);
+	assert_int_equal(topo->gpus[2].cuda, 0);
+	assert_int_equal(topo->gpus[2].sm, 90);
+	assert_int_equal(topo->p2p[0][2], MRW_YES);
+	assert_int_equal(topo->p2p_atomics[0][2], MRW_NO);
+	assert_int_equal(topo->p2p[0][1], MRW_UNKNOWN);
+	assert_true(noted(topo, "CUDA shows this process 2 of 3 GPUs"));
+	free(topo);
+}
+
 static void nothing_is_a_machine_too(void **state)
 {
 	(void)state;
@@ -294,11 +314,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(acs_is_found, make_acs, remove_tree),
 		cmocka_unit_test_setup_teardown(unreadable_acs_is_unknown, make_unreadable, remove_tree),
 		cmocka_unit_test_setup_teardown(nvml_adds_what_it_knows, make_plain, remove_tree),
+		cmocka_unit_test_setup_teardown(cuda_says_what_is_visible, make_plain, remove_tree),
 		cmocka_unit_test(nothing_is_a_machine_too),
 		cmocka_unit_test(this_machine_is_some_machine),
 	};
-	if (argc != 2)
+	if (argc != 3)
 		return 1;
 	fake_nvml = argv[1];
+	fake_cuda = argv[2];
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

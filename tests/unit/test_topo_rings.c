@@ -191,6 +191,26 @@ static void parts_of_the_cube_stay_within_their_cuts(void **state)
 	free(rings);
 }
 
+/* A GPU of a rack without NVLinks: only those of its tray reach it, so it stands between two of them. */
+static void a_gpu_that_few_reach_is_passed_too(void **state)
+{
+	(void)state;
+	struct mrw_topo *topo = machine_load("gb200-rack");
+	struct mrw_topo_rings *rings = malloc(sizeof *rings);
+	uint32_t kept = 0;
+	for (uint32_t l = 0; l < topo->nlinks; l++)
+		if (topo->links[l].a != topo->gpus[7].node && topo->links[l].b != topo->gpus[7].node)
+			topo->links[kept++] = topo->links[l];
+	topo->nlinks = kept;
+	mrw_topo_find_rings(topo, rings);
+	assert_true(rings->nrings > 0);
+	check_orders(topo, rings);
+	check_loads("rack", topo, rings);
+	assert_int_equal(rings->mb_s, 3938); /* its PCIe link */
+	free(rings);
+	free(topo);
+}
+
 static void rails_start_at_different_hosts(void **state)
 {
 	(void)state;
@@ -215,6 +235,7 @@ int main(void)
 		cmocka_unit_test(the_cube_has_three_cycles),
 		cmocka_unit_test(complete_meshes_are_used_whole),
 		cmocka_unit_test(parts_of_the_cube_stay_within_their_cuts),
+		cmocka_unit_test(a_gpu_that_few_reach_is_passed_too),
 		cmocka_unit_test(rails_start_at_different_hosts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
