@@ -237,6 +237,84 @@ static void nvlinks_meet(void **state)
 	free(topo);
 }
 
+#define SETS(cpus, node) \
+	"cpuset=\"" cpus "\" complete_cpuset=\"" cpus "\" nodeset=\"" node "\" complete_nodeset=\"" node "\""
+
+/* Two packages; below the first a switch with a GPU and a NIC, each at a port, below the second a NIC at the root. */
+static const char hwloc_xml[] =
+	"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\n"
+	"<object type=\"Machine\" os_index=\"0\" " SETS(
+		"0x3",
+		"0x3") " allowed_cpuset=\"0x3\" allowed_nodeset=\"0x3\" gp_index=\"1\">\n"
+		       "<info name=\"Architecture\" value=\"x86_64\"/>\n"
+		       "<object type=\"Package\" os_index=\"0\" " SETS(
+			       "0x1",
+			       "0x1") " gp_index=\"2\">\n"
+				      "<object type=\"NUMANode\" os_index=\"0\" " SETS(
+					      "0x1",
+					      "0x1") " local_memory=\"1\" gp_index=\"3\"/>\n"
+						     "<object type=\"PU\" os_index=\"0\" " SETS(
+							     "0x1",
+							     "0x1") " gp_index=\"4\"/>\n"
+								    "<object type=\"Bridge\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0000:[00-0f]\" gp_index=\"5\">\n"
+								    "<object type=\"Bridge\" bridge_type=\"1-1\" depth=\"1\" bridge_pci=\"0000:[01-04]\" pci_busid=\"0000:00:01.0\""
+								    " pci_type=\"0604 [8086:0000] [0000:0000] 00\" pci_link_speed=\"31.507692\" gp_index=\"6\">\n"
+								    "<object type=\"Bridge\" bridge_type=\"1-1\" depth=\"2\" bridge_pci=\"0000:[02-04]\" pci_busid=\"0000:01:00.0\""
+								    " pci_type=\"0604 [1000:0000] [0000:0000] 00\" pci_link_speed=\"31.507692\" gp_index=\"7\">\n"
+								    "<object type=\"PCIDev\" pci_busid=\"0000:03:00.0\" pci_type=\"0302 [10de:2330] [0000:0000] 00\" pci_link_speed=\"63.015385\""
+								    " gp_index=\"8\"><object type=\"OSDev\" name=\"cuda1\" subtype=\"CUDA\" osdev_type=\"5\" gp_index=\"9\"/></object>\n"
+								    "<object type=\"PCIDev\" pci_busid=\"0000:04:00.0\" pci_type=\"0207 [15b3:1021] [0000:0000] 00\" pci_link_speed=\"31.507692\""
+								    " gp_index=\"10\"><object type=\"OSDev\" name=\"mlx5_0\" osdev_type=\"3\" gp_index=\"11\">"
+								    "<info name=\"Port1State\" value=\"4\"/></object></object>\n"
+								    "</object>\n</object>\n</object>\n</object>\n"
+								    "<object type=\"Package\" os_index=\"1\" " SETS(
+									    "0x2",
+									    "0x2") " gp_index=\"12\">\n"
+										   "<object type=\"NUMANode\" os_index=\"1\" " SETS(
+											   "0x2",
+											   "0x2") " local_memory=\"1\" gp_index=\"13\"/>\n"
+												  "<object type=\"PU\" os_index=\"1\" " SETS(
+													  "0x2",
+													  "0x2") " gp_index=\"14\"/>\n"
+														 "<object type=\"Bridge\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"0001:[00-0f]\" gp_index=\"15\">\n"
+														 "<object type=\"PCIDev\" pci_busid=\"0001:01:00.0\" pci_type=\"0207 [15b3:1021] [0000:0000] 00\" pci_link_speed=\"15.753846\""
+														 " gp_index=\"16\"><object type=\"OSDev\" name=\"mlx5_1\" osdev_type=\"3\" gp_index=\"17\">"
+														 "<info name=\"Port1State\" value=\"1\"/></object></object>\n"
+														 "</object>\n</object>\n</object>\n</topology>\n";
+
+static void hwloc_files_are_read(void **state)
+{
+	(void)state;
+	struct mrw_topo *topo = malloc(sizeof *topo);
+	struct mrw_topo_error error;
+	if (!mrw_topo_parse(topo, hwloc_xml, sizeof hwloc_xml - 1, &error)) {
+		if (strstr(error.text, "this build has no hwloc") == NULL)
+			fail_msg("%s", error.text);
+		free(topo);
+		return;
+	}
+	assert_int_equal(topo->ncpus, 2);
+	assert_int_equal(topo->cpus[1].cores[0], 2);
+	assert_string_equal(topo->cpus[0].arch, "x86_64");
+	assert_int_equal(topo->ngpus, 1);
+	assert_int_equal(topo->gpus[0].cuda, 1);
+	assert_int_equal(topo->nbridges, 1); /* the root port is folded away */
+	assert_int_equal(topo->nnics, 2);
+	assert_int_equal(topo->nics[0].up, MRW_YES);
+	assert_int_equal(topo->nics[1].up, MRW_NO);
+	int32_t nic = mrw_topo_find(topo, "mlx5_0"), far = mrw_topo_find(topo, "mlx5_1");
+	struct mrw_topo_path p = mrw_topo_path(topo, topo->gpus[0].node, (uint32_t)nic);
+	assert_int_equal(p.class, MRW_PATH_SWITCH);
+	assert_int_equal(p.mb_s, 31507);
+	p = mrw_topo_path(topo, topo->gpus[0].node, (uint32_t)far);
+	assert_int_equal(p.class, MRW_PATH_CPUS);
+	assert_int_equal(p.mb_s, 15753);
+	/* Cut off anywhere: refused, or a machine still. */
+	for (size_t cut = 60; cut < sizeof hwloc_xml - 1; cut += 97)
+		mrw_topo_parse(topo, hwloc_xml, cut, &error);
+	free(topo);
+}
+
 static uint32_t random_step(uint64_t *seed)
 {
 	*seed ^= *seed << 13;
@@ -377,6 +455,7 @@ int main(void)
 		cmocka_unit_test(bad_input_is_refused),
 		cmocka_unit_test(too_many_and_too_deep_are_refused),
 		cmocka_unit_test(nvlinks_meet),
+		cmocka_unit_test(hwloc_files_are_read),
 		cmocka_unit_test(damage_is_survived),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
