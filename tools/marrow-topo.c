@@ -8,8 +8,8 @@ enum form { PEOPLE, JSON, TEXT, NCCL };
 
 static const char usage[] =
 	"usage: marrow-topo [--json | --text | --nccl] [--gpus N,N,...] [--hosts N] [FILE]\n"
-	"Shows this machine, or the one recorded in FILE (- for standard input): marrow-topo's own text, NCCL's topology XML, or\n"
-	"hwloc's XML in builds with hwloc.\n"
+	"Shows this machine, or the one recorded in FILE (- for standard input): marrow-topo's own text, NCCL's topology XML or\n"
+	"hwloc's XML.\n"
 	"  --json      all of it for programs\n"
 	"  --text      the machine in the text form that FILE may have\n"
 	"  --nccl      the machine as NCCL's XML (NCCL_TOPO_FILE)\n"

@@ -1,4 +1,4 @@
-/* hwloc's view, of this machine or of an XML file. */
+/* hwloc's view of this machine. */
 #include "topo/discover.h"
 
 #include <hwloc.h>
@@ -123,7 +123,7 @@ static bool add_below(struct reader *r, hwloc_obj_t object, int32_t parent, uint
 			const struct hwloc_pcidev_attr_s *pci =
 				bridge ? &child->attr->bridge.upstream.pci : &child->attr->pcidev;
 			uint64_t mb_s = 0;
-			/* A width may be nonsense in a file: not a number, too. GB/s. */
+			/* GB/s, 0 unknown. */
 			if (pci->linkspeed > 0 && pci->linkspeed < MRW_TOPO_MAX_MB_S / 1000.f)
 				mb_s = (uint64_t)((double)pci->linkspeed * 1000);
 			uint32_t class = pci->class_id;
@@ -153,30 +153,6 @@ static bool add_everywhere(struct reader *r, hwloc_obj_t object)
 		if (!add_everywhere(r, child))
 			return false;
 	return true;
-}
-
-bool mrw_topo_read_hwloc(struct mrw_topo *topo, const char *bytes, size_t nbytes, struct mrw_topo_error *error)
-{
-	struct reader r = {topo, error, NULL};
-	char *copy = malloc(nbytes + 1);
-	bool good = false;
-
-	/* hwloc wants the zero byte counted. */
-	if (copy == NULL || !begin(&r)) {
-		free(copy);
-		return mrw_topo_refuse(error, "no memory");
-	}
-	memcpy(copy, bytes, nbytes);
-	copy[nbytes] = '\0';
-	if (hwloc_topology_set_xmlbuffer(r.hwloc, copy, (int)nbytes + 1) != 0 || hwloc_topology_load(r.hwloc) != 0)
-		mrw_topo_refuse(error, "hwloc does not take it for one of its XML files");
-	else
-		good = add_cpus(&r) && add_everywhere(&r, hwloc_get_root_obj(r.hwloc));
-	hwloc_topology_destroy(r.hwloc);
-	free(copy);
-	if (good)
-		mrw_topo_collapse(topo);
-	return good;
 }
 
 bool mrw_topo_find_hwloc(struct mrw_topo *topo, bool *found, struct mrw_topo_error *error)

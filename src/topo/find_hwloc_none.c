@@ -1,14 +1,6 @@
 /* Builds without hwloc. */
 #include "topo/discover.h"
 
-bool mrw_topo_read_hwloc(struct mrw_topo *topo, const char *bytes, size_t nbytes, struct mrw_topo_error *error)
-{
-	(void)topo;
-	(void)bytes;
-	(void)nbytes;
-	return mrw_topo_refuse(error, "hwloc's XML: this build has no hwloc");
-}
-
 bool mrw_topo_find_hwloc(struct mrw_topo *topo, bool *found, struct mrw_topo_error *error)
 {
 	(void)error;

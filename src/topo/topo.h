@@ -139,8 +139,7 @@ struct mrw_topo_error {
 
 /* ---- Loading and writing (text.c, nccl.c, load.c). Nothing is logged; on false *topo is undefined. ---- */
 
-/* A recorded machine: our text form, NCCL's topology XML or (in builds with hwloc) hwloc's XML, told apart by their first bytes.
- * A strict reading: what is malformed, twice there, unheard of or absurd is refused. */
+/* A recorded machine: our text form, NCCL's topology XML or hwloc's XML, told apart by their first bytes. A strict reading: what is malformed, twice there, unheard of or absurd is refused. */
 bool mrw_topo_parse(struct mrw_topo *topo, const char *bytes, size_t nbytes, struct mrw_topo_error *error);
 bool mrw_topo_load(struct mrw_topo *topo, const char *path, struct mrw_topo_error *error);
 /* False on a write error. What is written is read back to an equal machine; NCCL's form has no place for ACS, MIG, P2P,

@@ -219,6 +219,18 @@ enum mrw_xml_event mrw_xml_next(struct mrw_xml *xml)
 				return MRW_XML_ERROR;
 			continue;
 		}
+		if (starts(xml, "<!DOCTYPE") && xml->lenient && !xml->root_seen) {
+			while (xml->at < xml->end && *xml->at != '>' && *xml->at != '[')
+				take(xml);
+			if (take(xml) == '>')
+				continue;
+			return mrw_topo_refuse(xml->error, "a document type with declarations"), MRW_XML_ERROR;
+		}
+		if (xml->lenient && xml->depth > 0 && *xml->at != '<') {
+			while (xml->at < xml->end && *xml->at != '<')
+				take(xml);
+			continue;
+		}
 		if (starts(xml, "<!") || starts(xml, "<?"))
 			return mrw_topo_refuse(xml->error, "a document type or processing instruction"), MRW_XML_ERROR;
 		if (take(xml) != '<')

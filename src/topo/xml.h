@@ -8,7 +8,7 @@
 
 #include "topo/topo.h"
 
-enum { MRW_XML_DEPTH = 24, MRW_XML_ATTRIBUTES = 32, MRW_XML_NAME_BYTES = 32, MRW_XML_VALUE_BYTES = 1024 };
+enum { MRW_XML_DEPTH = 40, MRW_XML_ATTRIBUTES = 32, MRW_XML_NAME_BYTES = 32, MRW_XML_VALUE_BYTES = 1024 };
 
 enum mrw_xml_event {
 	MRW_XML_OPEN,  /* name, its attributes; an empty element <x/> is followed by its MRW_XML_CLOSE as any other */
@@ -22,6 +22,7 @@ struct mrw_xml {
 	struct mrw_topo_error *error; /* its line is kept up to date: the line of the last event */
 	uint32_t line, depth, nattributes;
 	bool root_seen, empty;
+	bool lenient; /* set after mrw_xml_begin(): text in elements and a document type without declarations are passed over */
 	char name[MRW_XML_NAME_BYTES];
 	char open[MRW_XML_DEPTH][MRW_XML_NAME_BYTES];
 	char attribute_names[MRW_XML_ATTRIBUTES][MRW_XML_NAME_BYTES];
