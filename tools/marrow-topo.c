@@ -4,13 +4,14 @@
 
 #include "topo_print.h"
 
-enum form { PEOPLE, JSON, TEXT, NCCL };
+enum form { PEOPLE, JSON, TEXT, NCCL, SVG };
 
 static const char usage[] =
-	"usage: marrow-topo [--json | --text | --nccl] [--gpus N,N,...] [--hosts N] [FILE]\n"
+	"usage: marrow-topo [--json | --svg | --text | --nccl] [--gpus N,N,...] [--hosts N] [FILE]\n"
 	"Shows this machine, or the one recorded in FILE (- for standard input): marrow-topo's own text, NCCL's topology XML or\n"
 	"hwloc's XML.\n"
 	"  --json      all of it for programs\n"
+	"  --svg       a picture: NVLinks in green, NICs chosen in orange\n"
 	"  --text      the machine in the text form that FILE may have\n"
 	"  --nccl      the machine as NCCL's XML (NCCL_TOPO_FILE)\n"
 	"  --gpus      only these GPUs, in this order, by the numbers in their names or by name\n"
@@ -29,6 +30,8 @@ static bool read_options(struct options *o, int argc, char **argv)
 		char *end;
 		if (strcmp(argv[i], "--json") == 0)
 			o->form = JSON;
+		else if (strcmp(argv[i], "--svg") == 0)
+			o->form = SVG;
 		else if (strcmp(argv[i], "--text") == 0)
 			o->form = TEXT;
 		else if (strcmp(argv[i], "--nccl") == 0)
@@ -123,6 +126,9 @@ int main(int argc, char **argv)
 		break;
 	case JSON:
 		topo_print_json(answers, stdout);
+		break;
+	case SVG:
+		topo_print_svg(answers, stdout);
 		break;
 	case TEXT:
 		mrw_topo_write_text(topo, stdout);

@@ -18,4 +18,7 @@ void topo_print_people(const struct topo_answers *answers, FILE *file);
  * by name; widths are MB/s, one direction, null where unknown. */
 void topo_print_json(const struct topo_answers *answers, FILE *file);
 
+/* Devices in their places; NVLinks below them in green, each GPU's NICs above in orange. */
+void topo_print_svg(const struct topo_answers *answers, FILE *file);
+
 #endif

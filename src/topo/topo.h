@@ -249,8 +249,8 @@ struct mrw_topo_rings {
  * a ring, they alone are used: PCIe is left to the NICs and the CPU. Links of unknown width count as MRW_TOPO_GUESS_MB_S. None for
  * fewer than two GPUs or where no path joins them. */
 void mrw_topo_find_rings(const struct mrw_topo *topo, struct mrw_topo_rings *rings);
-/* Place p of the ring over hosts along a rail: rails start at different hosts, odd ones run backwards, so that no two rails
- * have their first host, and each cable's both directions, in common more than needed. */
+/* The host at a place (0 ... hosts - 1) of the ring over hosts along a rail. Rails begin at hosts spread evenly, so that roots and
+ * first steps do not meet at one; odd rails run backwards. */
 uint32_t mrw_topo_rail_host(uint32_t hosts, uint32_t rails, uint32_t rail, uint32_t place);
 
 /* ---- Trees (trees.c). ---- */
