@@ -64,6 +64,7 @@ install_test_tools() {
 	missing=()
 	{ pkg-config --exists libibverbs && pkg-config --exists libmlx5; } || missing+=(libibverbs-dev ibverbs-providers)
 	have clang || missing+=(clang)
+	pkg-config --exists hwloc || missing+=(libhwloc-dev)
 	{ have mpirun && { pkg-config --exists ompi-c || pkg-config --exists mpi-c; }; } || missing+=(openmpi-bin libopenmpi-dev)
 	[ ${#missing[@]} = 0 ] || apt_install "${missing[@]}" || true
 	if have clang && ! links clang -fsanitize=thread; then

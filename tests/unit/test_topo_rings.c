@@ -1,0 +1,243 @@
+/* test_topo_rings.c - rings pass every GPU once, together stay within every link, and reach what the machine can. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support/machines.h"
+
+static void check_orders(const struct mrw_topo *topo, const struct mrw_topo_rings *rings)
+{
+	uint32_t total = 0;
+	for (uint32_t r = 0; r < rings->nrings; r++) {
+		bool seen[MRW_TOPO_GPUS] = {false};
+		for (uint32_t i = 0; i < rings->ngpus; i++) {
+			assert_true(rings->rings[r].order[i] < topo->ngpus);
+			assert_false(seen[rings->rings[r].order[i]]);
+			seen[rings->rings[r].order[i]] = true;
+		}
+		total += rings->rings[r].mb_s;
+	}
+	assert_int_equal(total, rings->mb_s);
+}
+
+/* Load of every NVLink and every PCIe link, each direction, written without the library's own search: no link beyond its width. */
+static void check_loads(const char *name, const struct mrw_topo *topo, const struct mrw_topo_rings *rings)
+{
+	static uint64_t direct[MRW_TOPO_GPUS][MRW_TOPO_GPUS], out[MRW_TOPO_GPUS], in[MRW_TOPO_GPUS], up[MRW_TOPO_NODES],
+		down[MRW_TOPO_NODES];
+	memset(direct, 0, sizeof direct);
+	memset(out, 0, sizeof out);
+	memset(in, 0, sizeof in);
+	memset(up, 0, sizeof up);
+	memset(down, 0, sizeof down);
+	for (uint32_t r = 0; r < rings->nrings; r++)
+		for (uint32_t i = 0; i < rings->ngpus; i++) {
+			uint32_t a = rings->rings[r].order[i], b = rings->rings[r].order[(i + 1) % rings->ngpus];
+			struct mrw_topo_path p = mrw_topo_path(topo, topo->gpus[a].node, topo->gpus[b].node);
+			assert_true(p.class <= rings->rings[r].worst);
+			if (p.class == MRW_PATH_NVLINK) {
+				direct[a][b] += rings->rings[r].mb_s;
+				if (direct[a][b] > p.mb_s)
+					fail_msg("%s: NVLink %u to %u overloaded: %llu", name, a, b,
+						 (unsigned long long)direct[a][b]);
+				continue;
+			}
+			if (p.class == MRW_PATH_NVSWITCH) {
+				out[a] += rings->rings[r].mb_s;
+				in[b] += rings->rings[r].mb_s;
+				assert_true(out[a] <= p.mb_s && in[b] <= p.mb_s);
+				continue;
+			}
+			/* Every node above one but not above both, or all up to the CPU where it is sent there. */
+			for (int32_t n = topo->gpus[a].node; n >= 0; n = topo->nodes[n].parent) {
+				bool common = false;
+				for (int32_t k = topo->gpus[b].node; k >= 0; k = topo->nodes[k].parent)
+					common = common || k == n;
+				if (!common || (p.redirected && topo->nodes[n].kind != MRW_TOPO_CPU))
+					up[n] += rings->rings[r].mb_s;
+			}
+			for (int32_t n = topo->gpus[b].node; n >= 0; n = topo->nodes[n].parent) {
+				bool common = false;
+				for (int32_t k = topo->gpus[a].node; k >= 0; k = topo->nodes[k].parent)
+					common = common || k == n;
+				if (!common || (p.redirected && topo->nodes[n].kind != MRW_TOPO_CPU))
+					down[n] += rings->rings[r].mb_s;
+			}
+		}
+	for (uint32_t n = 0; n < topo->nnodes; n++) {
+		uint64_t sum_up = 0, sum_down = 0, width = topo->nodes[n].up_mb_s;
+		if (topo->nodes[n].kind == MRW_TOPO_CPU)
+			width = topo->between_cpus_mb_s;
+		/* Slices of a GPU have one link. */
+		for (uint32_t k = 0; k < topo->nnodes; k++)
+			if (k == n ||
+			    (topo->nodes[n].bus[0] != '\0' && strcmp(topo->nodes[k].bus, topo->nodes[n].bus) == 0)) {
+				sum_up += up[k];
+				sum_down += down[k];
+			}
+		if (width != 0 && (sum_up > width || sum_down > width))
+			fail_msg("%s: the link of %s overloaded: %llu up, %llu down", name, topo->nodes[n].name,
+				 (unsigned long long)sum_up, (unsigned long long)sum_down);
+	}
+}
+
+static void rings_reach_the_optimum(void **state)
+{
+	(void)state;
+	struct mrw_topo_rings *rings = malloc(sizeof *rings);
+	for (uint32_t m = 0; m < machines_count; m++) {
+		struct mrw_topo *topo = machine_load(machines[m].name);
+		mrw_topo_find_rings(topo, rings);
+		check_orders(topo, rings);
+		check_loads(machines[m].name, topo, rings);
+		/* Widths are whole MB/s: a ring may lose a part of one. */
+		if (rings->mb_s > machines[m].ring_mb_s || rings->mb_s + rings->nrings < machines[m].ring_mb_s)
+			fail_msg("%s: %u rings of %u MB/s in all; it should be %u: %s", machines[m].name, rings->nrings,
+				 rings->mb_s, machines[m].ring_mb_s, machines[m].ring_reason);
+		if (rings->nrings > 0 && !rings->best)
+			fail_msg("%s: not known to be the best", machines[m].name);
+		free(topo);
+	}
+	free(rings);
+}
+
+static void the_cube_has_three_cycles(void **state)
+{
+	(void)state;
+	struct mrw_topo *topo = machine_load("dgx1-v100");
+	struct mrw_topo_rings *rings = malloc(sizeof *rings);
+	mrw_topo_find_rings(topo, rings);
+	assert_int_equal(rings->nrings, 6); /* both ways round */
+	for (uint32_t r = 0; r < 6; r++) {
+		assert_int_equal(rings->rings[r].mb_s, 25000);
+		assert_int_equal(rings->rings[r].worst, MRW_PATH_NVLINK);
+	}
+	free(rings);
+	free(topo);
+}
+
+/* A complete mesh of any size is used whole. */
+static void complete_meshes_are_used_whole(void **state)
+{
+	(void)state;
+	struct mrw_topo *topo = malloc(sizeof *topo);
+	struct mrw_topo_rings *rings = malloc(sizeof *rings);
+	for (uint32_t n = 2; n <= 16; n++)
+		for (uint32_t lanes = 1; lanes <= 3; lanes++) {
+			struct mrw_topo_error error;
+			char *text = NULL;
+			size_t nbytes;
+			FILE *file = open_memstream(&text, &nbytes);
+			fprintf(file, "marrow-topo 1\n");
+			for (uint32_t i = 0; i < n; i++)
+				fprintf(file, "gpu g%u\n", i);
+			for (uint32_t i = 0; i < n; i++)
+				for (uint32_t j = 0; j < i; j++)
+					fprintf(file, "nvlink g%u g%u lanes=%u lane_mb_s=20000\n", i, j, lanes);
+			fclose(file);
+			assert_true(mrw_topo_parse(topo, text, nbytes, &error));
+			mrw_topo_find_rings(topo, rings);
+			check_orders(topo, rings);
+			check_loads("mesh", topo, rings);
+			assert_int_equal(rings->mb_s, lanes * (n - 1) * 20000);
+			free(text);
+		}
+	free(rings);
+	free(topo);
+}
+
+/* Any choice of the cube's GPUs, as with CUDA_VISIBLE_DEVICES: within the cuts (lanes out of every set of GPUs), and the best. */
+static void parts_of_the_cube_are_used_whole(void **state)
+{
+	(void)state;
+	struct mrw_topo_rings *rings = malloc(sizeof *rings);
+	uint32_t parts = 0, sum = 0;
+	for (uint32_t mask = 1; mask < 256; mask++) {
+		struct mrw_topo *topo = machine_load("dgx1-v100");
+		uint32_t gpus[8], n = 0, lanes[8][8] = {{0}}, cut = UINT32_MAX;
+		for (uint32_t g = 0; g < 8; g++)
+			if (mask >> g & 1)
+				gpus[n++] = g;
+		assert_true(mrw_topo_keep_gpus(topo, gpus, n));
+		mrw_topo_find_rings(topo, rings);
+		check_orders(topo, rings);
+		check_loads("part of a cube", topo, rings);
+		for (uint32_t l = 0; l < topo->nlinks; l++) {
+			uint32_t a = topo->nodes[topo->links[l].a].index, b = topo->nodes[topo->links[l].b].index;
+			lanes[a][b] = lanes[b][a] = topo->links[l].lanes;
+		}
+		for (uint32_t set = 1; set + 1 < 1u << n; set++) {
+			uint32_t out = 0;
+			for (uint32_t a = 0; a < n; a++)
+				for (uint32_t b = 0; b < n; b++)
+					if ((set >> a & 1) && !(set >> b & 1))
+						out += lanes[a][b];
+			cut = out < cut ? out : cut;
+		}
+		bool nvlinks = n > 1 && rings->rings[0].worst == MRW_PATH_NVLINK;
+		if (nvlinks) {
+			assert_true(rings->mb_s <= cut * 25000);
+			parts++;
+			sum += rings->mb_s;
+		}
+		assert_true(n < 2 || rings->nrings > 0);
+		free(topo);
+	}
+	/* By linear programming over all Hamiltonian cycles of each part (done once, apart): no part can have more. */
+	assert_int_equal(parts, 93);
+	assert_int_equal(sum, 5250000);
+	free(rings);
+}
+
+/* A GPU of a rack without NVLinks: only those of its tray reach it, so it stands between two of them. */
+static void a_gpu_that_few_reach_is_passed_too(void **state)
+{
+	(void)state;
+	struct mrw_topo *topo = machine_load("gb200-rack");
+	struct mrw_topo_rings *rings = malloc(sizeof *rings);
+	uint32_t kept = 0;
+	for (uint32_t l = 0; l < topo->nlinks; l++)
+		if (topo->links[l].a != topo->gpus[7].node && topo->links[l].b != topo->gpus[7].node)
+			topo->links[kept++] = topo->links[l];
+	topo->nlinks = kept;
+	mrw_topo_find_rings(topo, rings);
+	assert_true(rings->nrings > 0);
+	check_orders(topo, rings);
+	check_loads("rack", topo, rings);
+	assert_int_equal(rings->mb_s, 3938); /* its PCIe link */
+	free(rings);
+	free(topo);
+}
+
+static void rails_start_at_different_hosts(void **state)
+{
+	(void)state;
+	for (uint32_t hosts = 1; hosts <= 20; hosts++)
+		for (uint32_t rail = 0; rail < 8; rail++) {
+			bool seen[20] = {false};
+			for (uint32_t p = 0; p < hosts; p++) {
+				uint32_t h = mrw_topo_rail_host(hosts, 8, rail, p);
+				assert_true(h < hosts && !seen[h]);
+				seen[h] = true;
+			}
+			for (uint32_t other = 0; other < rail && hosts >= 8; other++)
+				assert_int_not_equal(mrw_topo_rail_host(hosts, 8, rail, 0),
+						     mrw_topo_rail_host(hosts, 8, other, 0));
+		}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rings_reach_the_optimum),
+		cmocka_unit_test(the_cube_has_three_cycles),
+		cmocka_unit_test(complete_meshes_are_used_whole),
+		cmocka_unit_test(parts_of_the_cube_are_used_whole),
+		cmocka_unit_test(a_gpu_that_few_reach_is_passed_too),
+		cmocka_unit_test(rails_start_at_different_hosts),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

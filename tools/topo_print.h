@@ -1,0 +1,24 @@
+/* topo_print.h - what marrow-topo shows: a machine and what follows from it, for people and for programs. */
+#ifndef TOOLS_TOPO_PRINT_H
+#define TOOLS_TOPO_PRINT_H
+
+#include "topo/topo.h"
+
+/* A machine with everything chosen on it. */
+struct topo_answers {
+	const struct mrw_topo *topo;
+	uint32_t hosts; /* of this kind, for rails and the trees over hosts */
+	struct mrw_topo_pairing pairing;
+	struct mrw_topo_rails rails;
+	struct mrw_topo_rings rings;
+};
+
+void topo_print_people(const struct topo_answers *answers, FILE *file);
+/* One object: host_count, cpus[] bridges[] gpus[] nics[] nvswitches[] links[] paths[] pairs[] rails[] rings[] trees[] notes[]. Devices go
+ * by name; widths are MB/s, one direction, null where unknown. */
+void topo_print_json(const struct topo_answers *answers, FILE *file);
+
+/* Devices in their places; NVLinks below them in green, each GPU's NICs above in orange. */
+void topo_print_svg(const struct topo_answers *answers, FILE *file);
+
+#endif
