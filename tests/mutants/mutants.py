@@ -24,14 +24,16 @@ RUN = "src/collectives/run_host.h"
 MOVE_BULK = "src/collectives/move_bulk.h"
 LAUNCH = "src/launch.c"
 POST = "src/proxyless/post.h"
+FAR = "src/device/far.h"
+SEND = "src/device/send.h"
 POLL = "src/proxyless/poll.h"
 CQE = "src/proxyless/cqe.h"
 
 MUTANTS = [
     # Order.
-    Mutant("publish is relaxed", [(ORDER, "__atomic_store_n(p, v, __ATOMIC_RELEASE);", "__atomic_store_n(p, v, __ATOMIC_RELAXED);")],
+    Mutant("publish is relaxed", [(ORDER, "uint64_t v)\n{\n\t__atomic_store_n(p, v, __ATOMIC_RELEASE);", "uint64_t v)\n{\n\t__atomic_store_n(p, v, __ATOMIC_RELAXED);")],
            ["tsan"], True),
-    Mutant("observed is relaxed", [(ORDER, "__atomic_load_n(p, __ATOMIC_ACQUIRE);", "__atomic_load_n(p, __ATOMIC_RELAXED);")],
+    Mutant("observed is relaxed", [(ORDER, "(void)__atomic_load_n(p, __ATOMIC_ACQUIRE);", "(void)__atomic_load_n(p, __ATOMIC_RELAXED);")],
            ["tsan"], True),
     Mutant("observed is left out", [(FLAG, "\tmrw_observed(p);\n", "")], ["tsan"], True),
     Mutant("a team's arrivals are relaxed", [(TEAM, "&b->word, 1, __ATOMIC_ACQ_REL)", "&b->word, 1, __ATOMIC_RELAXED)")],
@@ -42,7 +44,7 @@ MUTANTS = [
     Mutant("no sync before a round is published", [(TEAM, "MRW_DEV void mrw_team_hand_over(const struct mrw_team *team)\n{\n\tmrw_team_sync(team);",
                                                     "MRW_DEV void mrw_team_hand_over(const struct mrw_team *team)\n{\n\t(void)team;")],
            ["tsan teams"], True),
-    Mutant("no vote when a round is waited for", [(PEER, "ok = !mrw_team_any(team, !ok);", "")], ["tsan teams"], True),
+    Mutant("no vote when a round is waited for", [(PEER, "mrw_stall(channel + 128);\n\treturn !mrw_team_any(team, !ok);", "mrw_stall(channel + 128);\n\treturn ok;")], ["tsan teams"], True),
     Mutant("no vote at the end of an operation", [(OPERATION, "if (mrw_team_any(team, !ok))", "if (!ok)")], ["random teams"]),
 
     # Packets.
@@ -141,9 +143,22 @@ MUTANTS = [
     Mutant("the abort word is not read", [(FLAG, "if (abort != 0) {", "if (abort == 1) {")], ["lifetimes"]),
     Mutant("the deadline is not read", [(FLAG, "if (waited > a->deadline_ns) {", "if (waited > a->deadline_ns << 20) {")], ["first fault"]),
     Mutant("long waits leave no note", [(FLAG, "if (waited > a->note_ns) {", "if (waited > a->note_ns << 20) {")], ["long wait"]),
-    Mutant("peers are not told of a fault", [(FAULT, "\t\t\t\tmrw_store_relaxed(&mrw_control(a, p)->poison, poison);", "\t\t\t\tcontinue;")], ["first fault"]),
+    Mutant("peers are not told of a fault", [(FAULT, "\t\t\t\tmrw_poison(a, p, poison);", "\t\t\t\tcontinue;")], ["first fault"]),
     Mutant("poison is not looked for in waits", [(FLAG, "if (poison != 0) {", "if (poison == 1) {")], ["first fault"]),
     Mutant("poison is not looked for at the begin", [(OPERATION, "if (poison != 0) {", "if (poison == 1) {")], ["abort", "first fault"]),
+
+    # Across hosts.
+    Mutant("a round's counter goes before its chunks", [(SEND, "uint64_t at = index;", "uint64_t at = index + 1;"),
+                                                        (SEND, "mrw_far_word(a, p, at, offsetof(struct mrw_control, rounds)", "mrw_far_word(a, p, index, offsetof(struct mrw_control, rounds)")],
+           ["hosts"]),
+    Mutant("the outbox has one parity of packets", [(FAR, "a->layout.outbox, format, channel, a->rank, p, parity);", "a->layout.outbox, format, channel, a->rank, p, 0);")], ["hosts"]),
+    Mutant("what was posted is posted again", [(SEND, "*note = 0;", "(void)seq;")], ["hosts messages"]),
+    Mutant("the second exchange stays here", [(REDUCE_BULK, "mrw_stage_note(team, a, 1, channel, mrw_peer(a, q), round, s.bytes);", "mrw_stage_note(team, a, 1, channel, mrw_peer(a, q), round, 0);")],
+           ["hosts"]),
+    Mutant("empty blocks are sent", [(REDUCE_PACKETS, "if (mrw_is_far(a, p) && count > 0)", "if (mrw_is_far(a, p))")], ["hosts messages"]),
+    Mutant("a greeting carries no call", [(FAULT, "mrw_is_far(a, peer) ? &mrw_control(a, a->rank)->heard[seq & 1][peer].call", "mrw_is_far(a, peer) ? &mrw_control(a, a->rank)->heard[~seq & 1][peer].call")],
+           ["hosts mismatch"]),
+    Mutant("poison stays on its host", [(FAULT, "\t\tmrw_far_poison(a, p, cause);", "\t\treturn;")], ["hosts first fault"]),
 
     # The NIC's queue.
     Mutant("ranges become ready out of order", [(POST, "mrw_load_relaxed(&q->ready) != first; spins++", "mrw_load_relaxed(&q->ready) != first && spins < 1; spins++")],

@@ -129,7 +129,7 @@ static void run(struct world_rank *self)
 		mrw_comm_set_algo(comm, s->algo);
 		if (s->bytes * blocks > (uint64_t)BYTES * RANKS)
 			abort();
-		if (mrw_plan_call(comm, s->func, send, recv, s->bytes, MARROW_UINT8, MARROW_MAX, s->root, NULL, &task) != MARROW_SUCCESS ||
+		if (mrw_plan_call(comm, s->func, send, recv, s->bytes, MARROW_INT8, MARROW_MAX, s->root, NULL, &task) != MARROW_SUCCESS ||
 		    mrw_issue(&task) != MARROW_SUCCESS) {
 			world_fail(self, "step %zu: %s", i, mrw_error_text());
 			return;
