@@ -136,7 +136,8 @@ static enum marrow_status configure(struct marrow_comm *comm, const struct marro
 	if (config.nics)
 		nics = config.nics;
 	if (strlen(nics) >= sizeof comm->init.nics)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "the list of NICs is longer than %zu characters", sizeof comm->init.nics - 1);
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "the list of NICs (config.nics, MARROW_NICS) is longer than %zu characters",
+				sizeof comm->init.nics - 1);
 	snprintf(comm->init.nics, sizeof comm->init.nics, "%s", nics);
 	return MARROW_SUCCESS;
 }
@@ -284,21 +285,36 @@ static enum marrow_status drain(struct marrow_comm *comm)
 	return comm->device.runtime->finish(&comm->device, drain_poll, &d);
 }
 
+/* What peers wait for may still be on its way. A queue pair that fails now is this rank's failure: they will not get it. */
+static enum marrow_status send_rest(struct marrow_comm *comm)
+{
+	char text[MRW_ERROR_TEXT_BYTES];
+	bool well = __atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE) == MARROW_SUCCESS;
+	enum marrow_status status = mrw_network_drain(comm->network, well ? MRW_NIC_DRAIN_MS : MRW_NIC_FAREWELL_MS, text, sizeof text);
+	if (!well || status == MARROW_SUCCESS)
+		return MARROW_SUCCESS;
+	if (status == MARROW_TIMEOUT) {
+		mrw_log(MRW_LOG_WARN, "%s", text);
+		return MARROW_SUCCESS;
+	}
+	mrw_comm_fail(comm, status, text);
+	return mrw_fail(status, "%s", text);
+}
+
 static enum marrow_status finalize(struct marrow_comm *comm)
 {
 	enum marrow_status status = drain(comm);
 	if (status != MARROW_SUCCESS)
 		return status;
-	bool well = __atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE) == MARROW_SUCCESS;
-	if (comm->network && !mrw_network_drain(comm->network, well ? MRW_NIC_DRAIN_MS : MRW_NIC_FAREWELL_MS) && well)
-		mrw_log(MRW_LOG_WARN, "the NIC did not send all within %d ms before the communicator was finalized", MRW_NIC_DRAIN_MS);
+	if (comm->network)
+		status = send_rest(comm);
 	/* A rank that only heard of a fault says so, too: its hanging up must not look like a death. */
 	if (comm->boot && __atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE) == MARROW_SUCCESS)
 		mrw_boot_tell(comm->boot, MRW_NOTICE_BYE, "");
 	else if (comm->boot && !__atomic_load_n(&comm->aborted, __ATOMIC_RELAXED))
 		mrw_boot_tell(comm->boot, MRW_NOTICE_FAULT, comm->error);
 	__atomic_store_n(&comm->life, MRW_LIFE_FINALIZED, __ATOMIC_RELEASE);
-	return MARROW_SUCCESS;
+	return status;
 }
 
 /* Calls queued in this thread's group would find nothing at its end. */
@@ -327,7 +343,7 @@ enum marrow_status marrow_comm_destroy(struct marrow_comm *comm)
 	if (!__atomic_compare_exchange_n(&comm->busy, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return mrw_fail(MARROW_INVALID_USAGE, "marrow_comm_destroy: another thread is using the communicator of rank %u; abort first, let "
 				"its call return, then destroy", comm->rank);
-	while (__atomic_load_n(&comm->aborting, __ATOMIC_ACQUIRE) > 0)
+	while (__atomic_load_n(&comm->aborting, __ATOMIC_SEQ_CST) > 0)
 		sched_yield();
 	enum marrow_status status = MARROW_SUCCESS;
 	if (is_handle(comm, MRW_LIFE_LIVE))
@@ -336,6 +352,7 @@ enum marrow_status marrow_comm_destroy(struct marrow_comm *comm)
 		/* A kernel may still touch the memory: it stays until the process ends. */
 		mrw_log(MRW_LOG_WARN, "operations did not leave within %d ms; the communicator's memory is kept", MRW_DRAIN_MS);
 		comm->device_open = false;
+		comm->network = NULL;
 		status = MARROW_SUCCESS;
 	}
 	mrw_comm_dismantle(comm);
@@ -360,14 +377,19 @@ static void abort_all(struct marrow_comm *comm)
 	pthread_mutex_unlock(&comm->lock);
 }
 
+/* The mark comes first: either destroy sees it, or this sees that the handle is none any more. */
 enum marrow_status marrow_comm_abort(struct marrow_comm *comm)
 {
-	if (!is_handle(comm, MRW_LIFE_LIVE) && !is_handle(comm, MRW_LIFE_FINALIZED))
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_abort: not a live communicator");
-	__atomic_fetch_add(&comm->aborting, 1, __ATOMIC_ACQUIRE);
-	abort_all(comm);
-	__atomic_fetch_sub(&comm->aborting, 1, __ATOMIC_RELEASE);
-	return MARROW_SUCCESS;
+	enum marrow_status status = MARROW_SUCCESS;
+	if (!comm)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_abort: comm is NULL");
+	__atomic_fetch_add(&comm->aborting, 1, __ATOMIC_SEQ_CST);
+	if (is_handle(comm, MRW_LIFE_LIVE) || is_handle(comm, MRW_LIFE_FINALIZED))
+		abort_all(comm);
+	else
+		status = mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_abort: not a live communicator");
+	__atomic_fetch_sub(&comm->aborting, 1, __ATOMIC_SEQ_CST);
+	return status;
 }
 
 enum marrow_status marrow_comm_async_error(struct marrow_comm *comm, enum marrow_status *error)

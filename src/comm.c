@@ -339,17 +339,21 @@ static enum marrow_status share_memory(struct marrow_comm *comm, const struct in
 /* Ranks on other hosts: a NIC, and a queue pair to each. */
 static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct introduction *all)
 {
-	struct mrw_network_place place = {.rank = comm->rank, .nranks = comm->nranks, .nics = comm->init.nics};
+	struct mrw_network_place place = {.rank = comm->rank, .nranks = comm->nranks, .nics = comm->init.nics, .first_host = all[0].host_name};
 	for (uint32_t r = 0; r < comm->nranks; r++) {
-		if (!same_host(&all[r], &all[comm->rank]))
+		if (same_host(&all[r], &all[comm->rank]))
+			place.local += r < comm->rank;
+		else
 			place.far |= 1ull << r;
-		else if (r < comm->rank)
-			place.local++;
+		if (!place.other_rank && !same_host(&all[r], &all[0])) {
+			place.other_host = all[r].host_name;
+			place.other_rank = r;
+		}
 	}
 	enum marrow_status status = agree(comm, mrw_network_open(&comm->network, &place, &comm->arena), "open its NIC");
 	if (status != MARROW_SUCCESS)
 		return status;
-	status = agree(comm, mrw_network_connect(comm->network, comm->boot, comm->nranks), "connect to the ranks on other hosts");
+	status = agree(comm, mrw_network_connect(comm->network, comm->boot), "connect to the ranks on other hosts");
 	if (status == MARROW_SUCCESS)
 		comm->args.far = mrw_network_far(comm->network);
 	return status;

@@ -105,6 +105,8 @@ enum marrow_status mrw_comm_create(struct marrow_comm **out, uint32_t nranks, co
 enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets);
 /* The same from within a wait of the host target for peer. If that one left a second ago it will not come any more: the wait is told. */
 void mrw_comm_look_waiting(struct marrow_comm *comm, uint32_t peer);
+/* The communicator has failed, in these words, unless it had before. */
+void mrw_comm_fail(struct marrow_comm *comm, enum marrow_status status, const char *text);
 
 /* launch.c */
 enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,

@@ -1,3 +1,4 @@
+/* network.c - one NIC, one region and the queue pairs of a communicator. */
 #include "network.h"
 
 #include "proxyless/nic.h"
@@ -30,16 +31,30 @@ static bool is_far(const struct mrw_network *n, uint32_t rank)
 	return n->place.far >> rank & 1;
 }
 
+/* why: what this rank lacks. Users meet it by a mistake in a host identity, too. */
+static enum marrow_status no_way(const struct mrw_network *n, const char *why)
+{
+	const struct mrw_network_place *p = &n->place;
+	return mrw_fail(MARROW_UNSUPPORTED, "rank 0 is on host \"%s\", rank %u on host \"%s\", and rank %u cannot reach other hosts: %s (if the hosts are one, "
+			"look at MARROW_HOST_ID, boot id and network namespace)", p->first_host, p->other_rank, p->other_host, p->rank, why);
+}
+
 static enum marrow_status open_nic(struct mrw_network *n)
 {
 	struct mrw_nic_config config;
+	char why[MRW_ERROR_TEXT_BYTES];
 	uint32_t count;
 	mrw_nic_defaults(&config);
 	config.collapsed = 0; /* a ring keeps the first error where a collapsed queue shows the last */
-	MRW_TRY(mrw_nic_count(n->place.nics, &count));
-	if (count == 0)
-		return mrw_fail(MARROW_UNSUPPORTED, "some ranks are on other hosts, but this one has no mlx5 NIC with an active port%s%s (ibv_devinfo "
-				"shows them; config.nics or MARROW_NICS names them)", n->place.nics[0] ? " among " : "", n->place.nics);
+	if (mrw_nic_count(n->place.nics, &count) != MARROW_SUCCESS) {
+		snprintf(why, sizeof why, "%s", mrw_error_text());
+		return no_way(n, why);
+	}
+	if (count == 0) {
+		snprintf(why, sizeof why, "its host has no mlx5 NIC with an active port; MARROW_NICS or config.nics is \"%s\", ibv_devinfo shows what is there",
+			 n->place.nics);
+		return no_way(n, why);
+	}
 	MRW_TRY(mrw_nic_open(&n->nic, n->place.nics, n->place.local % count, &config));
 	mrw_nic_get_info(n->nic, &n->info);
 	return mrw_nic_self_test(n->nic);
@@ -92,23 +107,22 @@ static enum marrow_status connect_all(struct mrw_network *n, const struct contac
 	return MARROW_SUCCESS;
 }
 
-enum marrow_status mrw_network_connect(struct mrw_network *network, struct mrw_boot *boot, uint32_t nranks)
+enum marrow_status mrw_network_connect(struct mrw_network *n, struct mrw_boot *boot)
 {
+	uint32_t nranks = n->place.nranks;
 	struct contact *mine = calloc(1, sizeof *mine), *all = calloc(nranks, sizeof *all);
 	enum marrow_status status;
 	if (!mine || !all) {
 		status = mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u addresses", nranks);
 		goto fail;
 	}
-	if (network) {
-		mine->arena = network->region.address;
-		mine->rkey = network->region.rkey;
-		for (uint32_t r = 0; r < nranks; r++)
-			if (is_far(network, r))
-				mrw_link_get_address(network->link[r], &mine->to[r]);
-	}
+	mine->arena = n->region.address;
+	mine->rkey = n->region.rkey;
+	for (uint32_t r = 0; r < nranks; r++)
+		if (is_far(n, r))
+			mrw_link_get_address(n->link[r], &mine->to[r]);
 	MRW_TRY_GOTO(mrw_boot_allgather(boot, mine, all, sizeof *mine));
-	status = network ? connect_all(network, all) : MARROW_SUCCESS;
+	status = connect_all(n, all);
 fail:
 	free(mine);
 	free(all);
@@ -127,28 +141,39 @@ static uint64_t now_ms(void)
 	return (uint64_t)ts.tv_sec * 1000u + (uint64_t)ts.tv_nsec / 1000000u;
 }
 
-/* False: failed. */
-static bool is_empty(struct mrw_queue *q, bool *good)
-{
-	*good = mrw_poll(q);
-	return mrw_load_relaxed(&q->completed) == mrw_load_relaxed(&q->ready);
-}
-
-bool mrw_network_drain(struct mrw_network *network, uint64_t ms)
+static enum marrow_status drain_queue(struct mrw_network *n, uint32_t r, uint64_t until_ms, char *text, size_t bytes)
 {
 	const struct timespec nap = {0, 50000};
-	uint64_t until = now_ms() + ms;
-	bool all = true;
-	for (uint32_t r = 0; r < network->place.nranks; r++) {
-		bool good = true;
-		while (is_far(network, r) && !is_empty(&network->queues[r], &good) && good) {
-			if (now_ms() > until)
-				return false;
-			nanosleep(&nap, NULL);
+	struct mrw_queue *q = &n->queues[r];
+	char why[200];
+	while (mrw_poll(q) && mrw_load_relaxed(&q->completed) != mrw_load_relaxed(&q->ready)) {
+		if (now_ms() > until_ms) {
+			snprintf(text, bytes, "rank %u's NIC %s has not sent all to rank %u in time (%llu of %llu requests)", n->place.rank, n->info.name,
+				 r, (unsigned long long)mrw_load_relaxed(&q->completed), (unsigned long long)mrw_load_relaxed(&q->ready));
+			return MARROW_TIMEOUT;
 		}
-		all = all && good;
+		nanosleep(&nap, NULL);
 	}
-	return all;
+	if (mrw_load_relaxed(&q->failed) == 0)
+		return MARROW_SUCCESS;
+	mrw_network_describe(mrw_load_relaxed(&q->failed), why, sizeof why);
+	snprintf(text, bytes, "rank %u's NIC %s gave up on rank %u before all was sent: %s", n->place.rank, n->info.name, r, why);
+	return MARROW_REMOTE_ERROR;
+}
+
+enum marrow_status mrw_network_drain(struct mrw_network *network, uint64_t ms, char *text, size_t bytes)
+{
+	uint64_t until_ms = now_ms() + ms;
+	enum marrow_status first = MARROW_SUCCESS;
+	for (uint32_t r = 0; r < network->place.nranks; r++) {
+		char words[MRW_ERROR_TEXT_BYTES];
+		enum marrow_status status = is_far(network, r) ? drain_queue(network, r, until_ms, words, sizeof words) : MARROW_SUCCESS;
+		if (first == MARROW_SUCCESS && status != MARROW_SUCCESS) {
+			first = status;
+			snprintf(text, bytes, "%s", words);
+		}
+	}
+	return first;
 }
 
 void mrw_network_close(struct mrw_network *network)
@@ -192,5 +217,5 @@ void mrw_network_describe(uint64_t failed, char *text, size_t bytes)
 {
 	uint32_t syndrome = mrw_fault_syndrome(failed);
 	snprintf(text, bytes, "%s (syndrome 0x%02x, vendor 0x%02x, request %u)", mrw_syndrome_text(syndrome), syndrome,
-		 (uint32_t)(failed >> 8 & 0xff), (uint32_t)(failed >> 32));
+		 mrw_fault_vendor(failed), mrw_fault_index(failed));
 }

@@ -17,17 +17,19 @@ struct mrw_network_place {
 	uint64_t far;            /* bit r: rank r is on another host */
 	uint32_t local;          /* number of this rank among those of its host: chooses the NIC */
 	const char *nics;        /* config.nics */
+	/* For messages: identities of rank 0's host and of the first other one, and a rank there. */
+	const char *first_host, *other_host;
+	uint32_t other_rank;
 };
 
 /* Opens and proves the NIC, registers the arena, makes queue pairs in INIT state. This rank's part only: no exchange. */
 enum marrow_status mrw_network_open(struct mrw_network **network, const struct mrw_network_place *place, const struct mrw_arena *arena);
-/* Exchanges addresses and connects. Every rank must call it, network NULL where open failed; no rank may post before all are back
- * and agree. */
-enum marrow_status mrw_network_connect(struct mrw_network *network, struct mrw_boot *boot, uint32_t nranks);
+/* Exchanges addresses and connects. Every rank must call it; no rank may post before all are back and agree. */
+enum marrow_status mrw_network_connect(struct mrw_network *network, struct mrw_boot *boot);
 /* For kernels; valid until close. */
 const struct mrw_far *mrw_network_far(const struct mrw_network *network);
-/* Waits until everything posted is executed, at most ms. False: not all was, or a queue pair failed. */
-bool mrw_network_drain(struct mrw_network *network, uint64_t ms);
+/* Waits until everything posted is executed, at most ms: MARROW_TIMEOUT; MARROW_REMOTE_ERROR: a queue pair failed. text says which. */
+enum marrow_status mrw_network_drain(struct mrw_network *network, uint64_t ms, char *text, size_t bytes);
 /* NULL is fine. Before the arena goes. */
 void mrw_network_close(struct mrw_network *network);
 
@@ -35,7 +37,7 @@ void mrw_network_close(struct mrw_network *network);
 const char *mrw_network_nic_name(const struct mrw_network *network);
 uint32_t mrw_network_queues(const struct mrw_network *network);
 uint32_t mrw_network_queue_limit(const struct mrw_network *network);
-/* What the NIC last said of itself, NULL: it is well. Any thread; never blocks. */
+/* What the NIC last said of itself, NULL: it is well. Never blocks. One thread at a time: under the communicator's lock. */
 const char *mrw_network_trouble(const struct mrw_network *network);
 /* What a queue's failed word means. */
 void mrw_network_describe(uint64_t failed, char *text, size_t bytes);

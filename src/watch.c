@@ -29,7 +29,7 @@ static const char *wait_text(uint32_t wait_for)
 	case MRW_WAIT_PROOF:
 		return "the path proof";
 	case MRW_WAIT_SEND:
-		return "room in the send queue to";
+		return "its NIC to take or acknowledge what was sent,";
 	default:
 		return "its first sign of life";
 	}
@@ -77,8 +77,10 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 		return MARROW_MISMATCH;
 	case MRW_FAULT_TIMEOUT:
 		if (f->wait_for == MRW_WAIT_PROOF)
-			snprintf(text, bytes, "rank %u waited %.1f s in init for the path proof of %s: that rank is stuck, or its stores do not arrive",
-				 origin, (double)f->waited_ns / 1e9, name_of(comm, f->peer));
+			snprintf(text, bytes, "rank %u waited %.1f s in init for the path proof of %s: that rank is stuck, or %s",
+				 origin, (double)f->waited_ns / 1e9, name_of(comm, f->peer),
+				 comm->network ? "what it writes does not arrive (NIC, GID, network between the hosts: try ibv_rc_pingpong)"
+					       : "its stores do not arrive");
 		else if (origin == comm->rank)
 			snprintf(text, bytes, "rank %u waited %.1f s in %s, operation %u, channel %u, for %s of %s and gave up (expected %llu, saw %llu): "
 				 "is that rank late, stuck or gone? MARROW_TIMEOUT_MS sets the deadline", comm->rank, (double)f->waited_ns / 1e9,
@@ -108,6 +110,10 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 		return MARROW_SYSTEM_ERROR;
 	case MRW_FAULT_NIC:
 		describe_nic(comm, f, origin, text, bytes);
+		return origin == comm->rank && f->peer == comm->rank ? MARROW_SYSTEM_ERROR : MARROW_REMOTE_ERROR;
+	case MRW_FAULT_REPORTED:
+		snprintf(text, bytes, "%s reported a fault, as rank %u heard, while rank %u was in %s, operation %u; see its message",
+			 name_of(comm, f->peer), origin, comm->rank, mine, f->mine.seq);
 		return MARROW_REMOTE_ERROR;
 	default:
 		snprintf(text, bytes, "unknown fault %u of %s", f->kind, mine);
@@ -181,6 +187,7 @@ static void look_at_sockets(struct marrow_comm *comm)
 		case MRW_NOTICE_FAULT:
 			snprintf(text, sizeof text, "%s reported: %s", name_of(comm, event.rank), event.text);
 			look_at_record(comm); /* what our own kernels saw goes first */
+			poison_page(comm, MRW_FAULT_REPORTED, event.rank, comm->rank); /* its NIC may be what is dead: no poison came */
 			fail_once(comm, MARROW_REMOTE_ERROR, text);
 			break;
 		case MRW_NOTICE_NONE:
@@ -217,4 +224,11 @@ void mrw_comm_look_waiting(struct marrow_comm *comm, uint32_t peer)
 	uint64_t since = peer < comm->nranks ? __atomic_load_n(&comm->gone[peer], __ATOMIC_RELAXED) : 0;
 	if (since != 0 && now_ns() - since > MRW_LEFT_NS)
 		poison_page(comm, MRW_FAULT_PEER_LOST, peer, comm->rank);
+}
+
+void mrw_comm_fail(struct marrow_comm *comm, enum marrow_status status, const char *text)
+{
+	pthread_mutex_lock(&comm->lock);
+	fail_once(comm, status, text);
+	pthread_mutex_unlock(&comm->lock);
 }

@@ -57,7 +57,7 @@ MARROW_API const char *marrow_last_error(const struct marrow_comm *comm);
 MARROW_API enum marrow_status marrow_get_unique_id(struct marrow_unique_id *id);
 
 /* Collective over nranks ranks: every rank calls with the same id and nranks and its own rank in [0, nranks). Blocks until
- * all have arrived, all paths between ranks of a host are mapped and proved with data, or the deadline passed.
+ * all have arrived, all paths between ranks (memory, or NICs between hosts) are there and proved with data, or the deadline passed.
  * Within marrow_group_start()/end() the work is done at the outermost group end (one thread may so create several ranks);
  * *comm is set at once and may be used after the group end. The CUDA device current at the call is the rank's device.
  * On failure *comm is NULL and nothing is left behind. */
@@ -74,7 +74,7 @@ MARROW_API enum marrow_status marrow_comm_count(const struct marrow_comm *comm, 
 MARROW_API enum marrow_status marrow_comm_device(const struct marrow_comm *comm, int32_t *device);
 MARROW_API enum marrow_status marrow_comm_get_properties(const struct marrow_comm *comm, struct marrow_comm_properties *properties);
 
-/* Waits until this rank's operations are done and says goodbye to the peers. After it only destroy is allowed. Local: does
+/* Waits until this rank's operations are done and (several hosts) its NIC has sent all of them, and says goodbye to the peers. After it only destroy is allowed. Local: does
  * not wait for other ranks beyond the operations in flight. Graph replays are not known to the library: they must be over,
  * and none may follow. A peer that goes on calling gets MARROW_REMOTE_ERROR. */
 MARROW_API enum marrow_status marrow_comm_finalize(struct marrow_comm *comm);
@@ -83,7 +83,7 @@ MARROW_API enum marrow_status marrow_comm_finalize(struct marrow_comm *comm);
  * the communicator. NULL is allowed. */
 MARROW_API enum marrow_status marrow_comm_destroy(struct marrow_comm *comm);
 /* Makes every operation of this communicator that waits leave, queued ones included, here and at the peers, and returns without
- * waiting. Any thread. Then only destroy remains. On the cuda target operations that wait at peers hear of it from this rank's
+ * waiting (several hosts: but for a moment, if a send queue is full). Any thread. Then only destroy remains. On the cuda target operations that wait at peers hear of it from this rank's
  * kernels in flight, or when the peer polls marrow_comm_async_error(). */
 MARROW_API enum marrow_status marrow_comm_abort(struct marrow_comm *comm);
 /* *error: MARROW_SUCCESS, or the first failure of an operation, a peer's or this rank's; sticky. Cheap (no CUDA call) but for

@@ -2,8 +2,8 @@
  *
  * Packets: mrw_packet_send() to mrw_packets_to(), no order among them; where mrw_spans(), mrw_packets_push() after a team sync. Chunks: store
  * into mrw_staging_to() of this round and mrw_stage_note() them, then mrw_rounds_publish(): everything stored in the round is
- * visible to whoever sees the counter. A body stores nowhere else, reads only its own arena, and never waits for anything but packets,
- * rounds and opening lines. Across hosts an operation ends with mrw_rounds_drain(): nothing of it is on its way to a rank that left it.
+ * visible to whoever sees the counter. A body stores nowhere else and reads only its own arena; it waits for packets, rounds and opening
+ * lines, and the functions here for room in send queues and outbox. Across hosts an operation ends with mrw_rounds_drain(): nothing of it is on its way to a rank that left it.
  *
  * The round counter of a channel is data flag and credit in one (device/wire.h says why that is enough). */
 #ifndef MRW_PEER_H
@@ -18,16 +18,17 @@ MRW_DEV uint32_t mrw_peer(const struct mrw_args *a, uint32_t q)
 	return p < a->nranks ? p : p - a->nranks;
 }
 
-/* Until every peer has completed round - lag (counters reach round - lag + 1). ok: this thread's state so far. Ends in a vote. */
+/* Until every peer has completed round - lag (counters reach round - lag + 1) and, if this rank goes on to write (fill), its outbox is free.
+ * ok: this thread's state so far. Ends in a vote. */
 MRW_DEV bool mrw_rounds_reached(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint64_t round,
-				uint32_t lag, bool ok)
+				uint32_t lag, bool fill, bool ok)
 {
 	const uint64_t *mine = mrw_control(a, a->rank)->rounds[channel];
 	for (uint32_t p = team->index; ok && p < a->nranks; p += team->size) {
 		struct mrw_where w = {seq, channel, p, MRW_WAIT_ROUND, 0, 0};
 		if (p != a->rank)
 			ok = mrw_wait_reached(a, &mine[p], round - lag + 1, w);
-		if (ok && mrw_is_far(a, p)) /* whoever posted it: the last vote lies between */
+		if (ok && fill && mrw_is_far(a, p)) /* posted by another thread perhaps: the last vote or gate lies between */
 			ok = mrw_far_settled(a, MRW_POSTED_ROUND, channel, round & 1, p, w);
 	}
 	mrw_stall(channel + 128);
@@ -38,7 +39,7 @@ MRW_DEV bool mrw_rounds_reached(const struct mrw_team *team, uint32_t channel, c
 MRW_DEV bool mrw_rounds_wait(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint64_t round,
 			     uint32_t lag, bool ok)
 {
-	ok = mrw_rounds_reached(team, channel, a, seq, round, lag, ok);
+	ok = mrw_rounds_reached(team, channel, a, seq, round, lag, true, ok);
 	mrw_team_gate(team);
 	if (!ok)
 		mrw_team_dismiss(team);
@@ -46,10 +47,10 @@ MRW_DEV bool mrw_rounds_wait(const struct mrw_team *team, uint32_t channel, cons
 }
 
 /* After the last round of an operation: waits for everything that peers on other hosts send in it. A rank that leaves takes its arena away
- * from the NIC. */
+ * from the NIC. Counters only: a peer that has them may lawfully be gone. */
 MRW_DEV bool mrw_rounds_drain(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint64_t rounds, bool ok)
 {
-	return mrw_spans(a) && ok ? mrw_rounds_reached(team, channel, a, seq, rounds, 1, ok) : ok;
+	return mrw_spans(a) && ok ? mrw_rounds_reached(team, channel, a, seq, rounds, 1, false, ok) : ok;
 }
 
 /* Before packets of operation seq are written: the outbox is free. ok: of this thread; ends in a vote. */
@@ -73,13 +74,21 @@ MRW_DEV void mrw_stage_note(const struct mrw_team *team, const struct mrw_args *
 }
 
 /* Tells the peers that this rank has completed round; what the team did in it is behind a team sync. index of count threads. */
-MRW_DEV void mrw_rounds_tell(const struct mrw_args *a, uint32_t channel, uint64_t round, uint32_t index, uint32_t count)
+MRW_DEV void mrw_rounds_tell(const struct mrw_args *a, uint32_t channel, uint32_t seq, uint64_t round, uint32_t index, uint32_t count)
 {
 	for (uint32_t p = index; p < a->nranks; p += count)
-		if (mrw_is_far(a, p)) /* failed: this rank is poisoned, and its next wait ends */
-			(void)mrw_round_send(a, channel, p, (uint32_t)mrw_load_relaxed(&mrw_control(a, a->rank)->channel[channel].word) + 1, round);
-		else if (p != a->rank)
+		if (p != a->rank && !mrw_is_far(a, p))
 			mrw_publish(&mrw_control(a, p)->rounds[channel][a->rank], round + 1);
+	/* Those on other hosts last: a full send queue is waited for. Failed: this rank is poisoned, and its next wait ends. */
+	for (uint32_t p = index; mrw_spans(a) && p < a->nranks; p += count)
+		if (mrw_is_far(a, p))
+			(void)mrw_round_send(a, channel, p, seq, round);
+}
+
+/* Of the operation under way, until mrw_op_end(). */
+MRW_DEV uint32_t mrw_channel_seq(const struct mrw_args *a, uint32_t channel)
+{
+	return (uint32_t)mrw_load_relaxed(&mrw_control(a, a->rank)->channel[channel].word) + 1;
 }
 
 /* Ends round: what the team stored in it becomes visible to the peers, what it read in it may be overwritten by them. On CUDA the
@@ -89,19 +98,20 @@ MRW_DEV void mrw_rounds_publish(const struct mrw_team *team, uint32_t channel, c
 	mrw_team_hand_over(team);
 	mrw_stall(channel + 192);
 	if (!MRW_TEAM_SIGNALS)
-		mrw_rounds_tell(a, channel, round, mrw_team_high(team), team->size);
+		mrw_rounds_tell(a, channel, mrw_channel_seq(a, channel), round, mrw_team_high(team), team->size);
 }
 
 /* The signal warp's whole part in an operation of rounds rounds. */
 MRW_DEV void mrw_rounds_signal(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t rounds)
 {
 	uint64_t first = mrw_load_relaxed(&mrw_control(a, a->rank)->channel[channel].round);
+	uint32_t seq = mrw_channel_seq(a, channel); /* the team may end the operation before this warp's last round */
 	for (uint64_t t = 0; t < rounds; t++) {
 		if (!mrw_signal_take(team, t == 0))
 			return;
 		mrw_stall(channel + 256);
 		/* Where there is no signal warp this is never reached, but must not divide its work by 0 threads. */
-		mrw_rounds_tell(a, channel, first + t, team->index - team->size, MRW_TEAM_SIGNALS + !MRW_TEAM_SIGNALS);
+		mrw_rounds_tell(a, channel, seq, first + t, team->index - team->size, MRW_TEAM_SIGNALS + !MRW_TEAM_SIGNALS);
 	}
 }
 

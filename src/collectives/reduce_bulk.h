@@ -274,7 +274,7 @@ MRW_DEV void mrw_bulk_add(const struct mrw_team *team, uint32_t channel, const s
 {
 	struct mrw_sum s = mrw_sum_of(channel, a, round, index);
 	uint32_t at = team->index * MRW_VEC_BYTES, step = team->size * MRW_VEC_BYTES;
-	if (a->nranks == 2 && step > MRW_VEC_BYTES && !a->scaled && s.own_alignment == MRW_VEC_BYTES && s.out_alignment == MRW_VEC_BYTES)
+	if (a->nranks == 2 && team->size > 1 && !a->scaled && s.own_alignment == MRW_VEC_BYTES && s.out_alignment == MRW_VEC_BYTES)
 		at = mrw_sum_pair_any(a->reduction, at, step, a->rank == 0 ? s.own : s.staged, a->rank == 0 ? s.staged : s.own, s.out,
 				      s.forward ? mrw_sum_slot(a, s, 1) : NULL, s.bytes, s.average);
 	if (at < s.bytes)

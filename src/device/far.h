@@ -2,7 +2,8 @@
  * fetched it, and a word travels inside its work request.
  *
  * All that one rank sends another goes by one queue pair and arrives in the order of its posts: a word posted behind a range is its
- * flag. Only the order of the words within one range is open. Nothing here waits; send.h has the waiting forms. */
+ * flag. Only the order of the words within one range is open. send.h has the forms that wait; only poison waits
+ * here, for a moment. */
 #ifndef MRW_FAR_H
 #define MRW_FAR_H
 

@@ -86,7 +86,11 @@ MRW_DEV void mrw_poison(const struct mrw_args *a, uint32_t p, uint64_t cause)
 MRW_DEV void mrw_poison_all(const struct mrw_args *a, uint64_t cause)
 {
 	for (uint32_t p = 0; p < a->nranks; p++)
-		mrw_poison(a, p, cause);
+		if (!mrw_is_far(a, p))
+			mrw_poison(a, p, cause);
+	for (uint32_t p = 0; mrw_spans(a) && p < a->nranks; p++) /* a full send queue costs time */
+		if (mrw_is_far(a, p))
+			mrw_poison(a, p, cause);
 }
 
 /* Faults this rank: culprit is w.peer. cause 0: this rank is the origin and tells the peers. */
@@ -98,10 +102,9 @@ MRW_DEV_CALL void mrw_raise(const struct mrw_args *a, uint32_t kind, struct mrw_
 	mrw_write_record(a, &a->page->fault, kind, w, cause, waited_ns);
 	uint64_t poison = cause ? cause : mrw_cause((enum mrw_fault_kind)kind, w.peer, a->rank, w.seq);
 	if (mrw_cause_origin(poison) == a->rank)
-		for (uint32_t p = 0; p < a->nranks; p++)
-			if (p != a->rank)
-				mrw_poison(a, p, poison);
-	mrw_store_relaxed(&mine->poison, poison);
+		mrw_poison_all(a, poison);
+	else
+		mrw_store_relaxed(&mine->poison, poison);
 }
 
 /* This rank was poisoned: leave a record. A mismatch that can be seen from here names both calls better than hearsay. */

@@ -1,4 +1,4 @@
-/* flag.h - waiting for others. Every wait in the library ends in a loop here: polls relaxed, takes the slow path every 64 polls, and
+/* flag.h - waiting for others. Every wait of an operation ends in a loop here or in send.h: polls relaxed, takes the slow path every 64 polls, and
  * ends by data, by deadline, by mismatch, by abort or by poison. (Small all-reduces poll by themselves for a bounded moment first:
  * reduce_packets.h.)
  *

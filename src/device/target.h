@@ -34,11 +34,11 @@
 #define MRW_STATIC_ASSERT(condition, message) _Static_assert(condition, message)
 #endif
 
-/* What a CPU's store to a device register needs beside the language's release: earlier stores to memory may not overtake it on ARM,
- * and on x86 a write-combining page would keep the store for itself. */
+/* What a CPU's store to a device register needs beside the language's release: it may not overtake earlier stores to memory, on ARM nor
+ * where the page is write-combining, and such a page would keep the store for itself. */
 #if defined(__x86_64__) && !MRW_ON_CUDA
 #define MRW_CPU_RELAX() __builtin_ia32_pause()
-#define MRW_BEFORE_DOORBELL() ((void)0)
+#define MRW_BEFORE_DOORBELL() __builtin_ia32_sfence()
 #define MRW_AFTER_DOORBELL() __builtin_ia32_sfence()
 #elif defined(__aarch64__) && !MRW_ON_CUDA
 #define MRW_CPU_RELAX() ((void)0)

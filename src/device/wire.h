@@ -9,6 +9,9 @@
  * finished s-2, hence read everything we sent it in s-2. Two parities of packets, openings and calls therefore suffice,
  * whatever the channel counts, and no credit is sent.
  *
+ * Across hosts the same holds for a slot of this rank's outbox, which goes to a peer's slot, once its request has also completed: a NIC whose
+ * acknowledgement was lost reads its source again (device/send.h).
+ *
  * Rounds. Bulk transfers advance in rounds, numbered without end per channel, the same on all ranks. A slot written in round t is
  * read in the reader's round t + lag, and a rank enters round t only after every peer has completed round t - lag. With
  * MRW_ROUND_SLOTS = 2 * MRW_MAX_LAG slots the slot written in t was read in t - 2 lag + lag: one counter a peer is data flag and
@@ -205,6 +208,8 @@ MRW_PURE uint8_t *mrw_staging_at(const struct mrw_layout *l, uint8_t *arena, uin
 	return arena + mrw_staging_offset(l, format, channel, mrw_writer_slot(owner, writer), round);
 }
 
+MRW_STATIC_ASSERT(MRW_ROUND_SLOTS == 2, "notes and marks have two parities");
+
 /* Bytes that this round's team put into the outbox for peer, 0 again once they are posted. Written by the team's thread 0, read and cleared
  * by whoever posts the round. */
 MRW_PURE uint32_t *mrw_note_at(const struct mrw_layout *l, uint8_t *arena, uint32_t format, uint32_t channel, uint64_t round, uint32_t peer)
@@ -232,7 +237,8 @@ enum mrw_fault_kind {
 	MRW_FAULT_PEER_LOST,      /* culprit's process went away */
 	MRW_FAULT_CONCURRENT,     /* two kernels of origin's communicator ran at once */
 	MRW_FAULT_PROOF,          /* the path between origin and culprit loses data */
-	MRW_FAULT_NIC             /* origin's NIC gave up on its queue pair to culprit; seen: mrw_queue.failed */
+	MRW_FAULT_NIC,            /* origin's NIC gave up on its queue pair to culprit (seen: mrw_queue.failed); culprit is origin: the NIC failed */
+	MRW_FAULT_REPORTED        /* origin heard by the bootstrap that culprit found a fault */
 };
 
 /* Poison word: kind | culprit << 8 | origin << 24 | low bits of seq << 40. */

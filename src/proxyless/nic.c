@@ -250,7 +250,7 @@ enum marrow_status mrw_nic_open(struct mrw_nic **nic, const char *names, uint32_
 		char all[MRW_NAMES_BYTES];
 
 		status = mrw_fail(MARROW_INVALID_ARGUMENT,
-				  "RDMA device number %u was asked for; %s%s%s admits %u; there are: %s", index,
+				  "RDMA device number %u was asked for; %s%s%s admits %u (has a port gone down?); there are: %s", index,
 				  names && names[0] ? "\"" : "", names && names[0] ? names : "an active mlx5 port",
 				  names && names[0] ? "\"" : "", count, mrw_devices_names(&c, all));
 	}
@@ -298,10 +298,9 @@ static void note_event(struct mrw_nic *nic, const struct ibv_async_event *event)
 			nic->trouble[0] = '\0';
 		break;
 	case IBV_EVENT_LID_CHANGE:
-		text = "the port's LID changed: its queue pairs have lost their peers";
-		break;
-	case IBV_EVENT_GID_CHANGE:
-		text = "a GID of the port changed: queue pairs may have lost their peers";
+	case IBV_EVENT_GID_CHANGE: /* an address came or went: if it was ours, queue pairs will say so */
+		mrw_log(MRW_LOG_INFO, "%s: a %s of port %d changed", nic->info.name,
+			event->event_type == IBV_EVENT_LID_CHANGE ? "LID" : "GID", event->element.port_num);
 		break;
 	case IBV_EVENT_QP_FATAL:
 		text = "a queue pair failed";

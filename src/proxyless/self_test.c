@@ -53,7 +53,7 @@ static enum marrow_status nothing_came(struct test *t, bool flag, bool completio
 		name, t->nic->info.port, t->nic->info.mtu);
 }
 
-enum { FLAG, COMPLETION };
+enum { FLAG, COMPLETION, POLLS_A_LOOK = 4096 };
 
 /* Waits for the round's flag in memory, or for the completion of the request at index. */
 static enum marrow_status wait_for(struct test *t, int what, uint32_t round, uint64_t index)
@@ -68,6 +68,12 @@ static enum marrow_status wait_for(struct test *t, int what, uint32_t round, uin
 			break;
 		if (mrw_load_relaxed(&t->queue.failed))
 			return completion_failed(t);
+		if (spins % POLLS_A_LOOK == POLLS_A_LOOK - 1) {
+			const char *trouble = mrw_nic_trouble(t->nic);
+
+			if (trouble)
+				return mrw_fail(MARROW_SYSTEM_ERROR, "%s; that was in its self test", trouble);
+		}
 		if (mrw_clock_ns() > until)
 			return nothing_came(t, seen, done);
 		mrw_pause(spins, MRW_POST_SPINS);

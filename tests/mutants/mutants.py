@@ -143,7 +143,7 @@ MUTANTS = [
     Mutant("the abort word is not read", [(FLAG, "if (abort != 0) {", "if (abort == 1) {")], ["lifetimes"]),
     Mutant("the deadline is not read", [(FLAG, "if (waited > a->deadline_ns) {", "if (waited > a->deadline_ns << 20) {")], ["first fault"]),
     Mutant("long waits leave no note", [(FLAG, "if (waited > a->note_ns) {", "if (waited > a->note_ns << 20) {")], ["long wait"]),
-    Mutant("peers are not told of a fault", [(FAULT, "\t\t\t\tmrw_poison(a, p, poison);", "\t\t\t\tcontinue;")], ["first fault"]),
+    Mutant("peers are not told of a fault", [(FAULT, "\t\tmrw_poison_all(a, poison);", "\t\tmrw_store_relaxed(&mine->poison, poison);")], ["first fault"]),
     Mutant("poison is not looked for in waits", [(FLAG, "if (poison != 0) {", "if (poison == 1) {")], ["first fault"]),
     Mutant("poison is not looked for at the begin", [(OPERATION, "if (poison != 0) {", "if (poison == 1) {")], ["abort", "first fault"]),
 

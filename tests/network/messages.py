@@ -23,7 +23,8 @@ def main():
             queue = json.loads(line)
             counted[queue["qp"]] = queue
     expected = [list(map(int, line.split()[1:])) for line in run.stdout.splitlines() if line.startswith("expect ")]
-    wrong = 0
+    ranks = 4
+    wrong = 0 if len(expected) == ranks * (ranks - ranks // int(hosts)) else 1
     for qpn, requests, size in expected:
         queue = counted.get(qpn)
         if queue is None:
@@ -35,8 +36,8 @@ def main():
             print(f"queue pair {qpn}: predicted {requests} requests and {size} bytes, the model saw {queue}")
             wrong += 1
     print(f"{len(expected)} queue pairs, {sum(e[1] for e in expected)} requests, {sum(e[2] for e in expected)} bytes: "
-          f"{'FAILED' if wrong or not expected else 'as predicted'}")
-    return 1 if wrong or not expected else 0
+          f"{'FAILED' if wrong else 'as predicted'}")
+    return 1 if wrong else 0
 
 
 sys.exit(main())

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random programs on two hosts below every fault the model of the NIC can make. What a network may do (order, delay, silence for a while)
-must not change a bit; what breaks a connection must be reported in words within the deadline. Nothing hangs. Arguments: marrow-softnic,
-random_programs."""
+must not change a bit; what breaks a connection must be reported in words, long before the deadline by all ranks if a NIC says that it has
+failed. Nothing hangs. Arguments: marrow-softnic, random_programs."""
 import os
 import subprocess
 import sys
@@ -9,6 +9,7 @@ import time
 
 DEADLINE_MS = 3000
 LIMIT_S = 60
+PROMPT_S = 10
 
 # Survived: right bits, exit status 0.
 HARMLESS = ["reorder=50", "reorder=100,interleave=50", "late=300", "eager,torn=10", "delay=200,coalesce=4", "merge=200", "poison=219",
@@ -18,6 +19,7 @@ BREAKING = {
     "error=0x15@200": ["gave up on rank"],
     "error=0x04@90": ["gave up on rank"],
     "vanish@60": ["NIC failed: mlx5"],
+    "vanish@100/host=host1": ["NIC failed: mlx5"],
     "mr_gone@50": ["the remote key does not cover the memory", "flushed"],
     "drop_doorbell=100": ["doorbell does not reach"],
 }
@@ -44,10 +46,12 @@ def main():
             print(f"{faults}: exit status {done.returncode} after {seconds:.1f} s")
             print(done.stdout[-1500:], done.stderr[-3000:])
     for faults, words in BREAKING.items():
-        done, seconds = run(softnic, program, f"seed={seed},{faults}",
-                            ["--ranks", "2", "--ops", "100", "--comms", "1", "--timeout-ms", str(DEADLINE_MS)])
+        # A NIC that is dead tells nobody: the ranks of the other host must not need their deadline.
+        arguments = ["--ranks", "4", "--timeout-ms", str(4 * PROMPT_S * 1000)] if "host1" in faults else \
+                    ["--ranks", "2", "--timeout-ms", str(DEADLINE_MS)]
+        done, seconds = run(softnic, program, f"seed={seed},{faults}", ["--ops", "100", "--comms", "1", *arguments])
         text = done.stdout + done.stderr
-        if done.returncode in (0, 99) or seconds > LIMIT_S / 2 or not any(w in text for w in words):
+        if done.returncode in (0, 99) or seconds > PROMPT_S or not any(w in text for w in words):
             wrong += 1
             print(f"{faults}: exit status {done.returncode} after {seconds:.1f} s, wanted one of {words}")
             print(text[-3000:])

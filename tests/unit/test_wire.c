@@ -87,6 +87,30 @@ static void sizes_fit(void **state)
 			}
 }
 
+/* Several hosts: inbox and outbox of one shape, notes behind them, all within the same 32 MiB. */
+static void the_outbox_has_the_shape_of_the_inbox(void **state)
+{
+	(void)state;
+	for (uint32_t n = 2; n <= MRW_MAX_RANKS; n++)
+		for (uint32_t c = 1; c <= MRW_MAX_CHANNELS; c++)
+			for (size_t b = 0; b < COUNT(budgets); b++) {
+				struct mrw_layout l = mrw_layout_spanning(n, c, budgets[b]);
+				uint64_t inbox_end = mrw_staging_offset(&l, 1, c - 1, n - 2, 1) + l.chunk_bytes;
+				assert_in_range(l.units, 16, MRW_MAX_UNITS);
+				assert_in_range(l.chunk_bytes, 512, MRW_MAX_CHUNK_BYTES);
+				assert_true(l.packets_offset[0] + l.outbox >= inbox_end);
+				assert_true(inbox_end + l.outbox <= l.notes_offset);
+				assert_int_equal((l.packets_offset[0] + l.outbox) % sizeof(struct mrw_packet), 0);
+				const uint8_t *last = (const uint8_t *)mrw_posted_at(&l, NULL, MRW_POSTED_ROUND, c - 1, 1, MRW_MAX_RANKS - 1);
+				const uint8_t *first = (const uint8_t *)mrw_posted_at(&l, NULL, MRW_POSTED_OPERATION, 0, 0, 0);
+				const uint8_t *note = (const uint8_t *)mrw_note_at(&l, NULL, 1, c - 1, 1, MRW_MAX_RANKS - 1);
+				assert_true((uint64_t)(uintptr_t)note + 4 <= (uint64_t)(uintptr_t)first);
+				assert_int_equal((uint64_t)(uintptr_t)first % 8, 0);
+				assert_true((uint64_t)(uintptr_t)last + 8 <= l.bytes);
+				assert_true(l.bytes <= 29ull << 20);
+			}
+}
+
 /* Channels of a call may be fewer than the layout's: then they lie where they always lie. */
 static void places_do_not_depend_on_the_call(void **state)
 {
@@ -172,6 +196,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(regions_are_disjoint),
 		cmocka_unit_test(sizes_fit),
+		cmocka_unit_test(the_outbox_has_the_shape_of_the_inbox),
 		cmocka_unit_test(places_do_not_depend_on_the_call),
 		cmocka_unit_test(rounds_take_turns_in_slots),
 		cmocka_unit_test(writers_have_slots_of_their_own),
