@@ -208,7 +208,7 @@ MRW_PURE uint8_t *mrw_staging_at(const struct mrw_layout *l, uint8_t *arena, uin
 	return arena + mrw_staging_offset(l, format, channel, mrw_writer_slot(owner, writer), round);
 }
 
-MRW_STATIC_ASSERT(MRW_ROUND_SLOTS == 2, "notes and marks have two parities");
+MRW_STATIC_ASSERT(MRW_ROUND_SLOTS <= 2, "notes and marks have two parities");
 
 /* Bytes that this round's team put into the outbox for peer, 0 again once they are posted. Written by the team's thread 0, read and cleared
  * by whoever posts the round. */

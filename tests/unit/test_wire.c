@@ -90,6 +90,7 @@ static void sizes_fit(void **state)
 /* Several hosts: inbox and outbox of one shape, notes behind them, all within the same 32 MiB. */
 static void the_outbox_has_the_shape_of_the_inbox(void **state)
 {
+	static uint8_t arena[32 << 20];
 	(void)state;
 	for (uint32_t n = 2; n <= MRW_MAX_RANKS; n++)
 		for (uint32_t c = 1; c <= MRW_MAX_CHANNELS; c++)
@@ -101,13 +102,13 @@ static void the_outbox_has_the_shape_of_the_inbox(void **state)
 				assert_true(l.packets_offset[0] + l.outbox >= inbox_end);
 				assert_true(inbox_end + l.outbox <= l.notes_offset);
 				assert_int_equal((l.packets_offset[0] + l.outbox) % sizeof(struct mrw_packet), 0);
-				const uint8_t *last = (const uint8_t *)mrw_posted_at(&l, NULL, MRW_POSTED_ROUND, c - 1, 1, MRW_MAX_RANKS - 1);
-				const uint8_t *first = (const uint8_t *)mrw_posted_at(&l, NULL, MRW_POSTED_OPERATION, 0, 0, 0);
-				const uint8_t *note = (const uint8_t *)mrw_note_at(&l, NULL, 1, c - 1, 1, MRW_MAX_RANKS - 1);
-				assert_true((uint64_t)(uintptr_t)note + 4 <= (uint64_t)(uintptr_t)first);
-				assert_int_equal((uint64_t)(uintptr_t)first % 8, 0);
-				assert_true((uint64_t)(uintptr_t)last + 8 <= l.bytes);
 				assert_true(l.bytes <= 29ull << 20);
+				const uint8_t *last = (const uint8_t *)mrw_posted_at(&l, arena, MRW_POSTED_ROUND, c - 1, 1, MRW_MAX_RANKS - 1);
+				const uint8_t *first = (const uint8_t *)mrw_posted_at(&l, arena, MRW_POSTED_OPERATION, 0, 0, 0);
+				const uint8_t *note = (const uint8_t *)mrw_note_at(&l, arena, 1, c - 1, 1, MRW_MAX_RANKS - 1);
+				assert_true(note + 4 <= first);
+				assert_int_equal((size_t)(first - arena) % 8, 0);
+				assert_true((uint64_t)(last - arena) + 8 <= l.bytes);
 			}
 }
 
