@@ -4,6 +4,10 @@
  * at a time; a second one gets MARROW_INVALID_USAGE. marrow_comm_abort(), marrow_comm_async_error() and
  * marrow_last_error() may be called from any thread at any time before marrow_comm_destroy() is entered.
  *
+ * Several ranks of one process that share a CUDA device need a hardware queue each: CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA starts, and
+ * each stream used once, for any work, before ranks make their first calls on it side by side. Else a rank's kernel may stand behind one
+ * that waits for it, until the deadline.
+ *
  * Every function returns a status; marrow_last_error() says in words who failed, on what, and what to do. */
 #ifndef MARROW_COMM_H
 #define MARROW_COMM_H

@@ -113,9 +113,21 @@ int device_fill_bytes(void *memory, int byte, size_t bytes)
 	return CHECK(cudaSetDevice(current)) != 0 || failed ? -1 : 0;
 }
 
+/* A stream gets its hardware queue with its first work. Ranks of one process and device that start on new streams all at once may get the
+ * same one, although there are enough: so each is used here, while nothing of ours runs. */
 int device_stream_create(void **stream)
 {
-	return CHECK(cudaStreamCreateWithFlags((cudaStream_t *)stream, cudaStreamNonBlocking));
+	void *scratch = NULL;
+	if (CHECK(cudaStreamCreateWithFlags((cudaStream_t *)stream, cudaStreamNonBlocking)) != 0)
+		return -1;
+	if (CHECK(cudaMalloc(&scratch, 256)) != 0 || CHECK(cudaMemsetAsync(scratch, 0, 256, (cudaStream_t)*stream)) != 0 ||
+	    CHECK(cudaStreamSynchronize((cudaStream_t)*stream)) != 0) {
+		(void)cudaFree(scratch);
+		(void)cudaStreamDestroy((cudaStream_t)*stream);
+		*stream = NULL;
+		return -1;
+	}
+	return CHECK(cudaFree(scratch));
 }
 
 void device_stream_destroy(void *stream)
