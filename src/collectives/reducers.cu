@@ -1,6 +1,7 @@
 /* reducers.cu - reducing kernels of one element type; compiled once per type with -DMRW_TYPE_<type>. */
 #include "device/kernels.h"
-#include "reduce_packets.h"
+#include "reduce_quick.h"
+#include "reduce_lines.h"
 #include "reduce_bulk.h"
 
 /* signals: threads at the block's end that are its signal warp. */
@@ -9,12 +10,16 @@
 	name(const __grid_constant__ struct mrw_args args) \
 	{ \
 		__shared__ uint32_t dismissed; \
+		mrw_await_predecessor(); \
 		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), &dismissed}; \
 		call(&team, blockIdx.x, &args); \
 	}
 MRW_KERNEL(MRW_TYPED(mrw_packets), mrw_reduce_packets, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(MRW_TYPED(mrw_bulk), mrw_reduce_bulk, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 MRW_KERNEL(MRW_TYPED(mrw_local), mrw_reduce_local, MRW_BLOCK_THREADS, 0)
+MRW_KERNEL(MRW_TYPED(mrw_quick), mrw_reduce_quick, MRW_PACKET_THREADS, 0)
+MRW_KERNEL(MRW_TYPED(mrw_lines), mrw_reduce_lines, MRW_BLOCK_THREADS, 0)
 
 extern "C" const struct mrw_cuda_reducers MRW_TYPED(mrw_cuda_reducers) = {{
-	(const void *)MRW_TYPED(mrw_packets), (const void *)MRW_TYPED(mrw_bulk), (const void *)MRW_TYPED(mrw_local)}};
+	(const void *)MRW_TYPED(mrw_packets), (const void *)MRW_TYPED(mrw_bulk), (const void *)MRW_TYPED(mrw_local),
+	(const void *)MRW_TYPED(mrw_quick), (const void *)MRW_TYPED(mrw_lines)}};

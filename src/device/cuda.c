@@ -5,6 +5,7 @@
 
 #include "mrw_build.h"
 
+#include <limits.h>
 #include <time.h>
 
 static bool cuda_present(void)
@@ -62,14 +63,14 @@ static const void *kernel_of(enum mrw_kernel kernel, enum marrow_type type)
 }
 
 /* Loads every kernel now (a lazy load later would wait for resident kernels) and finds how many blocks fit at once. */
-static enum marrow_status kernels_load(struct mrw_device *d, int processors)
+static enum marrow_status kernels_load(struct mrw_device *d, const struct cudaDeviceProp *properties)
 {
 	static const enum marrow_type types[] = {
 #define MRW_X(name, value, bytes) MARROW_##name,
 		MARROW_TYPE_LIST(MRW_X)
 #undef MRW_X
 	};
-	int fewest = 0;
+	int fewest = 0, oldest = INT_MAX;
 	size_t stack = 0;
 	for (uint32_t k = 0; k < MRW_KERNEL_COUNT; k++) {
 		uint32_t variants = k < MRW_TYPED_KERNELS ? sizeof types / sizeof types[0] : 1;
@@ -81,13 +82,17 @@ static enum marrow_status kernels_load(struct mrw_device *d, int processors)
 				continue;
 			TRY_CUDA(cudaFuncGetAttributes(&attributes, kernel));
 			stack = attributes.localSizeBytes > stack ? attributes.localSizeBytes : stack;
-			bool packets = k == MRW_KERNEL_REDUCE_PACKETS || k == MRW_KERNEL_MOVE_PACKETS;
+			oldest = attributes.ptxVersion < oldest ? attributes.ptxVersion : oldest;
+			bool packets = k == MRW_KERNEL_REDUCE_PACKETS || k == MRW_KERNEL_REDUCE_QUICK || k == MRW_KERNEL_MOVE_PACKETS;
 			TRY_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel,
 				(int)(packets ? MRW_PACKET_THREADS : MRW_BLOCK_THREADS), 0));
 			fewest = fewest == 0 || blocks < fewest ? blocks : fewest;
 		}
 	}
-	d->info.blocks = (uint32_t)(fewest * processors);
+	d->info.blocks = (uint32_t)(fewest * properties->multiProcessorCount);
+	int driver = 0;
+	TRY_CUDA(cudaDriverGetVersion(&driver));
+	d->early_launch = properties->major >= 9 && oldest >= 90 && driver >= 12030;
 	if (stack > MRW_STACK_BYTES)
 		mrw_log(MRW_LOG_WARN, "this build's kernels need %zu bytes of stack, more than the %u reserved at init: ranks that share a device "
 			"may wait for each other; raise MRW_STACK_BYTES", stack, MRW_STACK_BYTES);
@@ -136,7 +141,7 @@ static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int
 	TRY_CUDA(cudaFree(NULL)); /* the primary context */
 	if (!mrw_cuda_driver())
 		return mrw_fail(MARROW_UNSUPPORTED, "the CUDA driver lacks virtual memory management; a driver of CUDA 12 or later is needed");
-	MRW_TRY(kernels_load(d, properties.multiProcessorCount));
+	MRW_TRY(kernels_load(d, &properties));
 	TRY_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
 	d->event = event;
 	TRY_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -232,13 +237,27 @@ static enum marrow_status remember(struct mrw_device *d, void *stream, uint64_t 
 	return MARROW_SUCCESS;
 }
 
+/* With early_launch the kernel may be set up while its predecessor in the stream is leaving; it waits for that one itself before it touches
+ * memory (mrw_await_predecessor()). Ours never let a successor start earlier: waiting blocks of it would take room from other ranks'. */
 static enum marrow_status launch(struct mrw_device *d, const void *function, const struct mrw_args *args, uint32_t threads, void *stream)
 {
-	dim3 grid = {args->call.channels, 1, 1}, block = {threads, 1, 1};
 	void *parameters[] = {(void *)(uintptr_t)args};
+	cudaLaunchAttribute early;
+	cudaLaunchConfig_t config;
 	uint64_t capture = 0;
 	MRW_TRY(order_before(d, stream, &capture));
-	TRY_CUDA(cudaLaunchKernel(function, grid, block, parameters, 0, (cudaStream_t)stream));
+	memset(&early, 0, sizeof early);
+	early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	early.val.programmaticStreamSerializationAllowed = 1;
+	memset(&config, 0, sizeof config);
+	config.gridDim.x = args->call.channels;
+	config.gridDim.y = config.gridDim.z = 1;
+	config.blockDim.x = threads;
+	config.blockDim.y = config.blockDim.z = 1;
+	config.stream = (cudaStream_t)stream;
+	config.attrs = &early;
+	config.numAttrs = d->early_launch ? 1 : 0;
+	TRY_CUDA(cudaLaunchKernelExC(&config, function, parameters));
 	return remember(d, stream, capture);
 }
 

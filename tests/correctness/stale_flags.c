@@ -39,7 +39,7 @@ static void run(struct world_rank *self)
 {
 	static const uint32_t seqs[] = {0x12345678, 0x12345679, 0x80000011, 0xffffff00};
 	static const int32_t algos[] = {MRW_ALGO_ONESHOT, MRW_ALGO_TWOSHOT};
-	struct call big = {.func = MRW_FUNC_ALL_REDUCE, .type = MARROW_FLOAT32, .count = 3000}, tiny = big;
+	struct call big = {.func = MRW_FUNC_ALL_REDUCE, .type = MARROW_FLOAT32, .count = 2000}, tiny = big;
 	struct call_buffers b;
 	uint32_t turn = 0; /* each seq is used in one turn only, or its flags were no accident of 2^32 operations */
 	if (call_buffers_make(self, &b, ROOM) != 0)
