@@ -120,7 +120,9 @@ static void default_host_id(char *text, size_t bytes)
 
 static enum marrow_status choose_runtime(const struct mrw_init *init, const struct mrw_runtime **runtime)
 {
-	*runtime = &mrw_host_runtime;
+	*runtime = mrw_comm_runtime ? mrw_comm_runtime : &mrw_host_runtime;
+	if (mrw_comm_runtime)
+		return MARROW_SUCCESS;
 #if MRW_HAVE_CUDA
 	if (init->target != MARROW_TARGET_HOST && mrw_cuda_runtime.present())
 		*runtime = &mrw_cuda_runtime;

@@ -63,36 +63,44 @@ static enum marrow_status open_nic(struct mrw_network *n)
 	return mrw_nic_self_test(n->nic);
 }
 
+static enum marrow_status register_by_dmabuf(struct mrw_network *n, const struct mrw_arena *arena)
+{
+	int fd = -1;
+	MRW_TRY(n->device->runtime->arena_dmabuf(n->device, arena, &fd));
+	enum marrow_status status = mrw_region_new(n->nic, arena->base, arena->bytes, fd, &n->region);
+	close(fd); /* the region holds the memory */
+	return status;
+}
+
 /* By dma-buf, which needs no module that is not the kernel's own; else by address, which the NIC's driver knows with nvidia-peermem. */
+static enum marrow_status register_device_memory(struct mrw_network *n, const struct mrw_arena *arena)
+{
+	char dmabuf[MRW_ERROR_TEXT_BYTES / 3], peermem[MRW_ERROR_TEXT_BYTES / 3];
+	int32_t ordinal = n->device->info.ordinal;
+	unsigned long long bytes = arena->bytes;
+	mrw_error_quiet(true);
+	enum marrow_status by_dmabuf = register_by_dmabuf(n, arena), status = by_dmabuf;
+	snprintf(dmabuf, sizeof dmabuf, "%s", mrw_error_text());
+	if (by_dmabuf != MARROW_SUCCESS)
+		status = mrw_region_new(n->nic, arena->base, arena->bytes, -1, &n->region);
+	snprintf(peermem, sizeof peermem, "%s", mrw_error_text());
+	mrw_error_quiet(false);
+	if (status != MARROW_SUCCESS)
+		return mrw_fail(MARROW_UNSUPPORTED, "rank %u: NIC %s cannot reach the memory of device %d: no dma-buf and no peermem. Load nvidia-peermem "
+				"(modprobe nvidia-peermem), or use the open kernel module of the GPU's driver with Linux 5.12 or later. dma-buf: %s; "
+				"peermem: %s", n->place.rank, n->info.name, ordinal, dmabuf, peermem);
+	if (by_dmabuf == MARROW_SUCCESS)
+		mrw_log(MRW_LOG_DEBUG, "%s: registered %llu bytes of device %d by dma-buf", n->info.name, bytes, ordinal);
+	else
+		mrw_log(MRW_LOG_INFO, "%s: registered %llu bytes of device %d by address (nvidia-peermem): %s", n->info.name, bytes, ordinal, dmabuf);
+	return MARROW_SUCCESS;
+}
+
 static enum marrow_status register_arena(struct mrw_network *n, const struct mrw_arena *arena)
 {
-	struct mrw_device *d = n->device;
-	char dmabuf[MRW_ERROR_TEXT_BYTES / 3];
-	int fd = -1;
-	if (!d->runtime->arena_dmabuf)
-		return mrw_region_new(n->nic, arena->base, arena->bytes, -1, &n->region);
-	enum marrow_status status = d->runtime->arena_dmabuf(d, arena, &fd);
-	if (status == MARROW_SUCCESS) {
-		status = mrw_region_new(n->nic, arena->base, arena->bytes, fd, &n->region);
-		close(fd); /* the region holds the memory */
-	}
-	if (status == MARROW_SUCCESS) {
-		mrw_log(MRW_LOG_DEBUG, "%s: registered %llu bytes of device %d by dma-buf", n->info.name, (unsigned long long)arena->bytes,
-			d->info.ordinal);
-		return status;
-	}
-	snprintf(dmabuf, sizeof dmabuf, "%s", mrw_error_text());
-	status = mrw_region_new(n->nic, arena->base, arena->bytes, -1, &n->region);
-	if (status == MARROW_SUCCESS) {
-		mrw_log(MRW_LOG_INFO, "%s: registered %llu bytes of device %d by address (nvidia-peermem), for there is no dma-buf: %s", n->info.name,
-			(unsigned long long)arena->bytes, d->info.ordinal, dmabuf);
-		return status;
-	}
-	char peermem[MRW_ERROR_TEXT_BYTES / 3];
-	snprintf(peermem, sizeof peermem, "%s", mrw_error_text());
-	return mrw_fail(MARROW_UNSUPPORTED, "rank %u: NIC %s cannot reach the memory of device %d: no dma-buf and no peermem. Load nvidia-peermem "
-			"(modprobe nvidia-peermem), or use the open kernel module of the GPU's driver with Linux 5.12 or later. dma-buf: %s; peermem: %s",
-			n->place.rank, n->info.name, d->info.ordinal, dmabuf, peermem);
+	if (n->device->runtime->arena_dmabuf)
+		return register_device_memory(n, arena);
+	return mrw_region_new(n->nic, arena->base, arena->bytes, -1, &n->region);
 }
 
 static enum marrow_status make_links(struct mrw_network *n)

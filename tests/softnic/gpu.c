@@ -1,8 +1,11 @@
 #include "gpu.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 /* What is used of <cuda.h>, which need not be here: its ABI is fixed. */
 typedef int cu_result;
@@ -101,6 +104,15 @@ static int look_up(uint64_t address)
 	return ordinal;
 }
 
+/* Is there a page of the host at this address? If that cannot be told, yes. */
+static bool is_mapped(uint64_t address)
+{
+	uint8_t byte;
+	struct iovec to = {&byte, 1}, from = {(void *)(uintptr_t)address, 1};
+
+	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 || errno != EFAULT;
+}
+
 /* Stream, staging, and a first copy each way now: what the driver makes at first use could later wait for a kernel. */
 static bool make(struct gpu *gpu)
 {
@@ -146,8 +158,13 @@ bool sn_gpu_register(uint64_t start, uint64_t bytes)
 			(unsigned long long)bytes, first, last);
 		return false;
 	}
-	if (first < 0)
-		return true;
+	if (first < 0) {
+		if (is_mapped(start))
+			return true;
+		fprintf(stderr, "softnic: 0x%llx + %llu is neither the host's memory nor, as the CUDA driver says, a GPU's\n",
+			(unsigned long long)start, (unsigned long long)bytes);
+		return false;
+	}
 	for (uint32_t i = 0; i < ranges_used; i++) {
 		if (ranges[i].users && ranges[i].start == start && ranges[i].bytes == bytes) {
 			ranges[i].users++;
