@@ -335,10 +335,9 @@ int main(void)
 	}
 	if (!look_at_machine())
 		return 1;
-	if (open_all() && try_page() && make_link() && register_memory() && host_posts())
-		try_kernels();
+	bool way = open_all() && try_page() && make_link() && register_memory() && host_posts() && try_kernels();
 	close_all();
-	if (failures == 0) {
+	if (way) {
 		struct world w = {.target = MARROW_TARGET_CUDA, .nranks = 2, .ncomms = 1, .timeout_ms = 8000};
 		setenv("MARROW_TEST_HOSTS", "2", 1);
 		verdict(world_run(&w, collectives) == 0, "two ranks as threads, a host each");
