@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { RANKS = 2, COUNT = 30000, MAPS_A_RANK = 5, PARTINGS = 3 };
+enum { RANKS = 2, COUNT = 30000, MAPS_A_RANK = 5, PARTINGS = 3, CALLS = 16 };
 #define FAR_AWAY 0x800000000000ull /* pages are moved there for kernels in the case that looks at addresses: no host address is */
 
 /* softnic/test/fake_cuda.h's: memory that no CPU can touch. */
@@ -176,7 +176,7 @@ static void work(struct marrow_comm *comm, uint32_t rank)
 	float *memory = calloc(COUNT, sizeof *memory);
 	if (!memory)
 		abort();
-	for (uint32_t i = 0; i < 40; i++) {
+	for (uint32_t i = 0; i < CALLS; i++) {
 		size_t count = i % 4 == 3 ? COUNT : i + 1;
 		for (size_t j = 0; j < count; j++)
 			memory[j] = (float)(rank + 1);

@@ -45,10 +45,14 @@ int cuGetErrorName(int result, const char **name);
 
 static int block_of(uint64_t pointer)
 {
-	for (int i = 0; i < used; i++)
+	int found = -1;
+
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < used && found < 0; i++)
 		if (pointer - blocks[i].pointer < blocks[i].bytes)
-			return i;
-	return -1;
+			found = i;
+	pthread_mutex_unlock(&lock);
+	return found;
 }
 
 EXPORT uint64_t fake_alloc(size_t bytes, int device)
@@ -56,17 +60,21 @@ EXPORT uint64_t fake_alloc(size_t bytes, int device)
 	int fd = memfd_create("device", MFD_CLOEXEC);
 	void *nowhere = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *at;
 
-	if (fd < 0 || used == BLOCKS || nowhere == MAP_FAILED || ftruncate(fd, (off_t)bytes))
+	if (fd < 0 || nowhere == MAP_FAILED || ftruncate(fd, (off_t)bytes))
 		abort();
 	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
 		abort();
 	close(fd);
+	pthread_mutex_lock(&lock);
+	if (used == BLOCKS)
+		abort();
 	blocks[used].pointer = (uint64_t)(uintptr_t)nowhere;
 	blocks[used].at = at;
 	blocks[used].bytes = bytes;
-	blocks[used].device = device;
-	return blocks[used++].pointer;
+	blocks[used++].device = device;
+	pthread_mutex_unlock(&lock);
+	return (uint64_t)(uintptr_t)nowhere;
 }
 
 EXPORT void *fake_at(uint64_t pointer)
