@@ -327,7 +327,7 @@ static void set_up(void)
 	stand_in.pages_unmap = pages_unmap;
 	stand_in.poke = poke;
 	mrw_comm_runtime = &stand_in;
-	setenv("MARROW_SOFTNIC_FAULTS", "late=3000", 0); /* read when the first NIC is opened */
+	setenv("MARROW_SOFTNIC_FAULTS", "late=500", 0); /* read when the first NIC is opened */
 }
 
 int main(int argc, char **argv)
