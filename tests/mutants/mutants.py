@@ -28,6 +28,8 @@ FAR = "src/device/far.h"
 SEND = "src/device/send.h"
 POLL = "src/proxyless/poll.h"
 CQE = "src/proxyless/cqe.h"
+NETWORK = "src/network.c"
+VIEW = "src/network_view.c"
 
 NO_REPORT = ("src/watch.c", "poison_page(comm, MRW_FAULT_REPORTED, event.rank, comm->rank);", "(void)0;")
 
@@ -162,6 +164,16 @@ MUTANTS = [
     Mutant("a greeting carries no call", [(FAULT, "mrw_is_far(a, peer) ? &mrw_control(a, a->rank)->heard[seq & 1][peer].call", "mrw_is_far(a, peer) ? &mrw_control(a, a->rank)->heard[~seq & 1][peer].call")],
            ["hosts mismatch"]),
     Mutant("poison stays on its host", [(FAULT, "\t\tmrw_far_poison(a, p, cause);", "\t\treturn;"), NO_REPORT], ["hosts first fault"]),
+
+    # Queues in a memory of the device's own.
+    Mutant("queues are drained unseen", [(NETWORK, "enum marrow_status status = mrw_view_fetch(&n->view, r, q);", "enum marrow_status status = MARROW_SUCCESS;")],
+           ["hosts stand-in"]),
+    Mutant("without dma-bufs there is no way", [(NETWORK, "\tif (by_dmabuf != MARROW_SUCCESS)\n\t\tstatus", "\tif (bytes == 0)\n\t\tstatus")], ["hosts stand-in"]),
+    Mutant("pages stay mapped", [(VIEW, "for (uint32_t i = 0; i < view->npages; i++)", "for (uint32_t i = 1; i < view->npages; i++)")], ["hosts stand-in"]),
+    Mutant("kernels get the host's doorbell", [(VIEW, "return map(view, m.doorbell.base, m.doorbell.bytes, true, &q->doorbell);",
+                                                "uint64_t *left = q->doorbell;\n\tenum marrow_status status = map(view, m.doorbell.base, m.doorbell.bytes, true, &q->doorbell);\n\tq->doorbell = left;\n\treturn status;")],
+           ["hosts stand-in"]),
+    Mutant("kernels share the host's queues", [(VIEW, "to->peer[r].queue = (struct mrw_queue *)(void *)queue_at(view, r);", "(void)queue_at(view, r);")], ["hosts stand-in"]),
 
     # The NIC's queue.
     Mutant("ranges become ready out of order", [(POST, "mrw_load_relaxed(&q->ready) != first; spins++", "mrw_load_relaxed(&q->ready) != first && spins < 1; spins++")],
