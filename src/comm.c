@@ -120,7 +120,9 @@ static void default_host_id(char *text, size_t bytes)
 
 static enum marrow_status choose_runtime(const struct mrw_init *init, const struct mrw_runtime **runtime)
 {
-	*runtime = &mrw_host_runtime;
+	*runtime = mrw_comm_runtime ? mrw_comm_runtime : &mrw_host_runtime;
+	if (mrw_comm_runtime)
+		return MARROW_SUCCESS;
 #if MRW_HAVE_CUDA
 	if (init->target != MARROW_TARGET_HOST && mrw_cuda_runtime.present())
 		*runtime = &mrw_cuda_runtime;
@@ -184,10 +186,6 @@ static enum marrow_status compare(const struct marrow_comm *comm, const struct i
 			return mrw_fail(MARROW_MISMATCH, "%s uses the %s target, %s the %s target: set MARROW_TARGET or config.target alike",
 					mrw_boot_name(comm->boot, 0), target_name(all[0].target), mrw_boot_name(comm->boot, r),
 					target_name(all[r].target));
-		if (!same_host(&all[r], &all[0]) && all[0].target == MARROW_TARGET_CUDA)
-			return mrw_fail(MARROW_UNSUPPORTED, "%s is on host \"%s\", %s on host \"%s\": on the cuda target there is no network transport "
-					"yet, all ranks must share one host (boot id, network namespace, MARROW_HOST_ID)",
-					mrw_boot_name(comm->boot, 0), all[0].host_name, mrw_boot_name(comm->boot, r), all[r].host_name);
 		if (all[r].algo != all[0].algo)
 			return mrw_fail(MARROW_MISMATCH, "%s forces another algorithm than %s: set MARROW_ALGO or config.algo alike",
 					mrw_boot_name(comm->boot, 0), mrw_boot_name(comm->boot, r));
@@ -264,6 +262,20 @@ static enum marrow_status agree(struct marrow_comm *comm, enum marrow_status min
 			return fail_together(comm, mrw_fail(MARROW_REMOTE_ERROR, "%s could not %s (%s): see its message",
 							    mrw_boot_name(comm->boot, r), step,
 							    marrow_status_string((enum marrow_status)statuses[r])));
+	return MARROW_SUCCESS;
+}
+
+/* Kernels that reach other hosts are others, and fewer of them may fit. */
+static enum marrow_status load_spanning(struct marrow_comm *comm, struct introduction *all)
+{
+	struct mrw_device *d = &comm->device;
+	uint32_t blocks[MRW_MAX_RANKS];
+	if (!d->runtime->span)
+		return MARROW_SUCCESS;
+	MRW_TRY(agree(comm, d->runtime->span(d), "load its kernels for several hosts"));
+	MRW_TRY(mrw_boot_allgather(comm->boot, &d->info.blocks, blocks, sizeof blocks[0]));
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		all[r].device.blocks = blocks[r];
 	return MARROW_SUCCESS;
 }
 
@@ -350,7 +362,7 @@ static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct int
 			place.other_rank = r;
 		}
 	}
-	enum marrow_status status = agree(comm, mrw_network_open(&comm->network, &place, &comm->arena), "open its NIC");
+	enum marrow_status status = agree(comm, mrw_network_open(&comm->network, &place, &comm->device, &comm->arena), "open its NIC");
 	if (status != MARROW_SUCCESS)
 		return status;
 	status = agree(comm, mrw_network_connect(comm->network, comm->boot), "connect to the ranks on other hosts");
@@ -440,8 +452,10 @@ static enum marrow_status join(struct marrow_comm *comm)
 		goto fail;
 	}
 	warn_of_queues(comm, all);
-	comm->channel_cap = agree_channels(comm, all);
 	count_hosts(comm, all);
+	if (comm->hosts > 1)
+		MRW_TRY_GOTO(load_spanning(comm, all));
+	comm->channel_cap = agree_channels(comm, all);
 	uint64_t budget = host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET;
 	comm->args.layout = comm->hosts > 1 ? mrw_layout_spanning(comm->nranks, comm->channel_cap, budget)
 					    : mrw_layout_make(comm->nranks, comm->channel_cap, budget);

@@ -136,6 +136,8 @@ void mrw_comm_set_host_team(struct marrow_comm *comm, uint32_t team_size, bool p
 enum marrow_status mrw_comm_set_seq(struct marrow_comm *comm, uint32_t next, uint64_t round);
 void mrw_comm_set_channels(struct marrow_comm *comm, uint32_t channels);
 void mrw_comm_set_algo(struct marrow_comm *comm, int32_t algo);
+/* Not NULL: the target of communicators that are made from now on, whatever they ask for. */
+extern const struct mrw_runtime *mrw_comm_runtime;
 /* A wait of the next calls that is longer leaves a note in the page. */
 void mrw_comm_set_note_ns(struct marrow_comm *comm, uint64_t note_ns);
 

@@ -1,13 +1,14 @@
 /* network.c - one NIC, one region and the queue pairs of a communicator. */
 #include "network.h"
-
-#include "proxyless/nic.h"
+#include "network_view.h"
 
 #include "base/error.h"
+#include "base/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 struct mrw_network {
 	struct mrw_nic *nic;
@@ -16,6 +17,8 @@ struct mrw_network {
 	struct mrw_link *link[MRW_MAX_RANKS];
 	struct mrw_queue *queues; /* [rank] */
 	struct mrw_far *far;
+	struct mrw_view view;    /* of far and queues, for kernels */
+	struct mrw_device *device;
 	struct mrw_network_place place;
 };
 
@@ -60,6 +63,46 @@ static enum marrow_status open_nic(struct mrw_network *n)
 	return mrw_nic_self_test(n->nic);
 }
 
+static enum marrow_status register_by_dmabuf(struct mrw_network *n, const struct mrw_arena *arena)
+{
+	int fd = -1;
+	MRW_TRY(n->device->runtime->arena_dmabuf(n->device, arena, &fd));
+	enum marrow_status status = mrw_region_new(n->nic, arena->base, arena->bytes, fd, &n->region);
+	close(fd); /* the region holds the memory */
+	return status;
+}
+
+/* By dma-buf, which needs no module that is not the kernel's own; else by address, which the NIC's driver knows with nvidia-peermem. */
+static enum marrow_status register_device_memory(struct mrw_network *n, const struct mrw_arena *arena)
+{
+	char dmabuf[MRW_ERROR_TEXT_BYTES / 3], peermem[MRW_ERROR_TEXT_BYTES / 3];
+	int32_t ordinal = n->device->info.ordinal;
+	unsigned long long bytes = arena->bytes;
+	mrw_error_quiet(true);
+	enum marrow_status by_dmabuf = register_by_dmabuf(n, arena), status = by_dmabuf;
+	snprintf(dmabuf, sizeof dmabuf, "%s", mrw_error_text());
+	if (by_dmabuf != MARROW_SUCCESS)
+		status = mrw_region_new(n->nic, arena->base, arena->bytes, -1, &n->region);
+	snprintf(peermem, sizeof peermem, "%s", mrw_error_text());
+	mrw_error_quiet(false);
+	if (status != MARROW_SUCCESS)
+		return mrw_fail(MARROW_UNSUPPORTED, "rank %u: NIC %s cannot reach the memory of device %d: no dma-buf and no peermem. Load nvidia-peermem "
+				"(modprobe nvidia-peermem), or use the open kernel module of the GPU's driver with Linux 5.12 or later. dma-buf: %s; "
+				"peermem: %s", n->place.rank, n->info.name, ordinal, dmabuf, peermem);
+	if (by_dmabuf == MARROW_SUCCESS)
+		mrw_log(MRW_LOG_DEBUG, "%s: registered %llu bytes of device %d by dma-buf", n->info.name, bytes, ordinal);
+	else
+		mrw_log(MRW_LOG_INFO, "%s: registered %llu bytes of device %d by address (nvidia-peermem): %s", n->info.name, bytes, ordinal, dmabuf);
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status register_arena(struct mrw_network *n, const struct mrw_arena *arena)
+{
+	if (n->device->runtime->arena_dmabuf)
+		return register_device_memory(n, arena);
+	return mrw_region_new(n->nic, arena->base, arena->bytes, -1, &n->region);
+}
+
 static enum marrow_status make_links(struct mrw_network *n)
 {
 	n->queues = aligned_alloc(64, sizeof *n->queues * MRW_MAX_RANKS);
@@ -76,7 +119,8 @@ static enum marrow_status make_links(struct mrw_network *n)
 	return MARROW_SUCCESS;
 }
 
-enum marrow_status mrw_network_open(struct mrw_network **network, const struct mrw_network_place *place, const struct mrw_arena *arena)
+enum marrow_status mrw_network_open(struct mrw_network **network, const struct mrw_network_place *place, struct mrw_device *device,
+				    const struct mrw_arena *arena)
 {
 	struct mrw_network *n = calloc(1, sizeof *n);
 	enum marrow_status status;
@@ -84,8 +128,9 @@ enum marrow_status mrw_network_open(struct mrw_network **network, const struct m
 	if (!n)
 		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for the network");
 	n->place = *place;
+	n->device = device;
 	MRW_TRY_GOTO(open_nic(n));
-	MRW_TRY_GOTO(mrw_region_new(n->nic, arena->base, arena->bytes, -1, &n->region));
+	MRW_TRY_GOTO(register_arena(n, arena));
 	MRW_TRY_GOTO(make_links(n));
 	*network = n;
 	return MARROW_SUCCESS;
@@ -104,7 +149,7 @@ static enum marrow_status connect_all(struct mrw_network *n, const struct contac
 		n->far->peer[r].rkey = all[r].rkey;
 		n->far->peer[r].queue = &n->queues[r];
 	}
-	return MARROW_SUCCESS;
+	return mrw_view_new(&n->view, n->device, n->far, n->queues, n->link);
 }
 
 enum marrow_status mrw_network_connect(struct mrw_network *n, struct mrw_boot *boot)
@@ -131,7 +176,7 @@ fail:
 
 const struct mrw_far *mrw_network_far(const struct mrw_network *network)
 {
-	return network->far;
+	return network->view.far;
 }
 
 static uint64_t now_ms(void)
@@ -146,6 +191,11 @@ static enum marrow_status drain_queue(struct mrw_network *n, uint32_t r, uint64_
 	const struct timespec nap = {0, 50000};
 	struct mrw_queue *q = &n->queues[r];
 	char why[200];
+	enum marrow_status status = mrw_view_fetch(&n->view, r, q);
+	if (status != MARROW_SUCCESS) {
+		snprintf(text, bytes, "rank %u cannot see what its kernels have sent to rank %u: %s", n->place.rank, r, mrw_error_text());
+		return status;
+	}
 	while (mrw_poll(q) && mrw_load_relaxed(&q->completed) != mrw_load_relaxed(&q->ready)) {
 		if (now_ms() > until_ms) {
 			snprintf(text, bytes, "rank %u's NIC %s has not sent all to rank %u in time (%llu of %llu requests)", n->place.rank, n->info.name,
@@ -180,6 +230,11 @@ void mrw_network_close(struct mrw_network *network)
 {
 	if (!network)
 		return;
+	/* Links that go wait for the last request; a device that has failed has posted no more of them than the host knows. */
+	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
+		if (network->link[r] && mrw_view_fetch(&network->view, r, &network->queues[r]) != MARROW_SUCCESS)
+			mrw_log(MRW_LOG_WARN, "rank %u: closing the queue pair to rank %u unseen: %s", network->place.rank, r, mrw_error_text());
+	mrw_view_free(&network->view);
 	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
 		mrw_link_free(network->link[r]);
 	if (network->nic)

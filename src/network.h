@@ -22,13 +22,15 @@ struct mrw_network_place {
 	uint32_t other_rank;
 };
 
-/* Opens and proves the NIC, registers the arena, makes queue pairs in INIT state. This rank's part only: no exchange. */
-enum marrow_status mrw_network_open(struct mrw_network **network, const struct mrw_network_place *place, const struct mrw_arena *arena);
-/* Exchanges addresses and connects. Every rank must call it; no rank may post before all are back and agree. */
+/* Opens and proves the NIC, registers the arena, makes queue pairs in INIT state. This rank's part only: no exchange. device and arena must
+ * outlive it; where the target has dma-bufs (runtime.h) the arena is registered by one, else by its address. */
+enum marrow_status mrw_network_open(struct mrw_network **network, const struct mrw_network_place *place, struct mrw_device *device,
+				    const struct mrw_arena *arena);
+/* Exchanges addresses, connects, and maps the queue pairs for kernels. Every rank must call it; no rank may post before all are back and agree. */
 enum marrow_status mrw_network_connect(struct mrw_network *network, struct mrw_boot *boot);
 /* For kernels; valid until close. */
 const struct mrw_far *mrw_network_far(const struct mrw_network *network);
-/* Waits until everything posted is executed, at most ms: MARROW_TIMEOUT; MARROW_REMOTE_ERROR: a queue pair failed. text says which. */
+/* With no kernel in flight, and none to come: waits until everything posted is executed, at most ms: MARROW_TIMEOUT; MARROW_REMOTE_ERROR: a queue pair failed. text says which. */
 enum marrow_status mrw_network_drain(struct mrw_network *network, uint64_t ms, char *text, size_t bytes);
 /* NULL is fine. Before the arena goes. */
 void mrw_network_close(struct mrw_network *network);

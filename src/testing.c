@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+const struct mrw_runtime *mrw_comm_runtime;
+
 void mrw_comm_set_host_team(struct marrow_comm *comm, uint32_t team_size, bool parallel_channels)
 {
 	comm->device.team_size = team_size;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 
 static _Thread_local char error_text[MRW_ERROR_TEXT_BYTES];
+static _Thread_local bool quiet;
 
 const char *marrow_status_string(enum marrow_status status)
 {
@@ -28,8 +29,13 @@ static enum marrow_status record(enum marrow_status status, const char *text)
 {
 	mrw_error_set_text(text);
 	if (status != MARROW_IN_PROGRESS)
-		mrw_log(MRW_LOG_ERROR, "%s", text);
+		mrw_log(quiet ? MRW_LOG_DEBUG : MRW_LOG_ERROR, "%s", text);
 	return status;
+}
+
+void mrw_error_quiet(bool on)
+{
+	quiet = on;
 }
 
 enum marrow_status mrw_fail(enum marrow_status status, const char *format, ...)

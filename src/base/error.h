@@ -6,6 +6,7 @@
 #define MRW_ERROR_H
 
 #include <marrow/types.h>
+#include <stdbool.h>
 
 enum { MRW_ERROR_TEXT_BYTES = 1024 };
 
@@ -15,6 +16,9 @@ enum marrow_status mrw_fail(enum marrow_status status, const char *format, ...) 
 enum marrow_status mrw_fail_errno(enum marrow_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* This thread's last text, "" if none; valid until the thread's next mrw_fail(). */
 const char *mrw_error_text(void);
+/* While on, this thread's failures are logged at level "debug" only: the caller has another way to try, and words of its own if there is
+ * none. */
+void mrw_error_quiet(bool on);
 /* Sets this thread's text without logging (to carry a worker thread's text over). */
 void mrw_error_set_text(const char *text);
 

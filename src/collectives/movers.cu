@@ -1,4 +1,4 @@
-/* movers.cu - kernels that move bytes, and the path proof. */
+/* movers.cu - kernels that move bytes, and the path proof; compiled twice, as reducers.cu is. */
 #include "device/kernels.h"
 #include "move_packets.h"
 #include "move_bulk.h"
@@ -18,22 +18,32 @@ MRW_KERNEL(mrw_move_packets_kernel, mrw_move_packets, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(mrw_move_bulk_kernel, mrw_move_bulk, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 MRW_KERNEL(mrw_prove_kernel, mrw_prove, MRW_BLOCK_THREADS, 0)
 
-extern "C" const struct mrw_cuda_movers mrw_cuda_movers = {{
+/* These two have as much stack as any kernel of their half (kernels.h). */
+#if MRW_FAR
+#define MRW_MOVERS_TABLE mrw_cuda_far_movers
+#define MRW_RESERVE mrw_cuda_far_reserve
+#define MRW_STACK MRW_FAR_STACK_BYTES
+#else
+#define MRW_MOVERS_TABLE mrw_cuda_movers
+#define MRW_RESERVE mrw_cuda_reserve
+#define MRW_STACK MRW_STACK_BYTES
+#endif
+extern "C" const struct mrw_cuda_movers MRW_MOVERS_TABLE = {{
 	(const void *)mrw_move_packets_kernel, (const void *)mrw_move_bulk_kernel, (const void *)mrw_prove_kernel}};
 
 /* A function of its own: its argument must be in memory. */
 static __device__ __noinline__ void fill_stack(uint32_t *stack, uint32_t value)
 {
-	for (uint32_t i = 0; i < MRW_STACK_BYTES / 4; i++)
+	for (uint32_t i = 0; i < MRW_STACK / 4; i++)
 		stack[i] = value + i;
 }
 
 static __global__ void mrw_reserve_kernel(uint32_t *out, uint32_t index)
 {
-	uint32_t stack[MRW_STACK_BYTES / 4];
+	uint32_t stack[MRW_STACK / 4];
 	fill_stack(stack, index);
 	if (out)
 		*out = stack[index];
 }
 
-extern "C" const void *const mrw_cuda_reserve = (const void *)mrw_reserve_kernel;
+extern "C" const void *const MRW_RESERVE = (const void *)mrw_reserve_kernel;

@@ -1,4 +1,5 @@
-/* reducers.cu - reducing kernels of one element type; compiled once per type with -DMRW_TYPE_<type>. */
+/* reducers.cu - reducing kernels of one element type; compiled twice per type with -DMRW_TYPE_<type>: as it is, and with -DMRW_FAR=1 for
+ * communicators that span hosts. */
 #include "device/kernels.h"
 #include "reduce_quick.h"
 #include "reduce_lines.h"
@@ -17,9 +18,17 @@
 MRW_KERNEL(MRW_TYPED(mrw_packets), mrw_reduce_packets, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(MRW_TYPED(mrw_bulk), mrw_reduce_bulk, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 MRW_KERNEL(MRW_TYPED(mrw_local), mrw_reduce_local, MRW_BLOCK_THREADS, 0)
+
+#if MRW_FAR
+#define MRW_TABLE MRW_TYPED(mrw_cuda_far_reducers)
+#else
 MRW_KERNEL(MRW_TYPED(mrw_quick), mrw_reduce_quick, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(MRW_TYPED(mrw_lines), mrw_reduce_lines, MRW_BLOCK_THREADS, 0)
-
-extern "C" const struct mrw_cuda_reducers MRW_TYPED(mrw_cuda_reducers) = {{
+#define MRW_TABLE MRW_TYPED(mrw_cuda_reducers)
+#endif
+extern "C" const struct mrw_cuda_reducers MRW_TABLE = {{
 	(const void *)MRW_TYPED(mrw_packets), (const void *)MRW_TYPED(mrw_bulk), (const void *)MRW_TYPED(mrw_local),
-	(const void *)MRW_TYPED(mrw_quick), (const void *)MRW_TYPED(mrw_lines)}};
+#if !MRW_FAR /* one host only */
+	(const void *)MRW_TYPED(mrw_quick), (const void *)MRW_TYPED(mrw_lines),
+#endif
+}};

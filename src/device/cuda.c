@@ -18,14 +18,15 @@ static bool cuda_present(void)
 	return count > 0;
 }
 
-static const void *kernel_of(enum mrw_kernel kernel, enum marrow_type type)
+/* far: as communicators that span hosts need it. */
+static const void *kernel_of(bool far, enum mrw_kernel kernel, enum marrow_type type)
 {
 	if ((uint32_t)kernel >= MRW_TYPED_KERNELS)
-		return mrw_cuda_movers.kernel[kernel - MRW_TYPED_KERNELS];
+		return (far ? &mrw_cuda_far_movers : &mrw_cuda_movers)->kernel[kernel - MRW_TYPED_KERNELS];
 	switch (type) {
 #define MRW_CASE(suffix, name) \
 	case MARROW_##name: \
-		return mrw_cuda_reducers_##suffix.kernel[kernel];
+		return (far ? &mrw_cuda_far_reducers_##suffix : &mrw_cuda_reducers_##suffix)->kernel[kernel];
 #if MRW_DTYPE_I8
 	MRW_CASE(i8, INT8)
 #endif
@@ -62,20 +63,23 @@ static const void *kernel_of(enum mrw_kernel kernel, enum marrow_type type)
 	}
 }
 
-/* Loads every kernel now (a lazy load later would wait for resident kernels) and finds how many blocks fit at once. */
-static enum marrow_status kernels_load(struct mrw_device *d, const struct cudaDeviceProp *properties)
+/* Loads every kernel of a half now (a lazy load later would wait for resident kernels) and finds how many blocks fit at once. */
+static enum marrow_status kernels_load(struct mrw_device *d, bool far)
 {
 	static const enum marrow_type types[] = {
 #define MRW_X(name, value, bytes) MARROW_##name,
 		MARROW_TYPE_LIST(MRW_X)
 #undef MRW_X
 	};
-	int fewest = 0, oldest = INT_MAX;
-	size_t stack = 0;
+	int fewest = 0, oldest = INT_MAX, major, processors, driver;
+	size_t stack = 0, reserved = far ? MRW_FAR_STACK_BYTES : MRW_STACK_BYTES;
+	TRY_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, d->info.ordinal));
+	TRY_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d->info.ordinal));
+	TRY_CUDA(cudaDriverGetVersion(&driver));
 	for (uint32_t k = 0; k < MRW_KERNEL_COUNT; k++) {
 		uint32_t variants = k < MRW_TYPED_KERNELS ? sizeof types / sizeof types[0] : 1;
 		for (uint32_t t = 0; t < variants; t++) {
-			const void *kernel = kernel_of((enum mrw_kernel)k, types[t]);
+			const void *kernel = kernel_of(far, (enum mrw_kernel)k, types[t]);
 			struct cudaFuncAttributes attributes;
 			int blocks;
 			if (!kernel)
@@ -89,23 +93,21 @@ static enum marrow_status kernels_load(struct mrw_device *d, const struct cudaDe
 			fewest = fewest == 0 || blocks < fewest ? blocks : fewest;
 		}
 	}
-	d->info.blocks = (uint32_t)(fewest * properties->multiProcessorCount);
-	int driver = 0;
-	TRY_CUDA(cudaDriverGetVersion(&driver));
-	d->early_launch = properties->major >= 9 && oldest >= 90 && driver >= 12030;
-	if (stack > MRW_STACK_BYTES)
-		mrw_log(MRW_LOG_WARN, "this build's kernels need %zu bytes of stack, more than the %u reserved at init: ranks that share a device "
-			"may wait for each other; raise MRW_STACK_BYTES", stack, MRW_STACK_BYTES);
+	d->info.blocks = (uint32_t)(fewest * processors);
+	d->early_launch = major >= 9 && oldest >= 90 && driver >= 12030;
+	if (stack > reserved)
+		mrw_log(MRW_LOG_WARN, "this build's kernels need %zu bytes of stack, more than the %zu reserved at init: ranks that share a device "
+			"may wait for each other; raise %s", stack, reserved, far ? "MRW_FAR_STACK_BYTES" : "MRW_STACK_BYTES");
 	return MARROW_SUCCESS;
 }
 
 /* Local memory for our kernels, now: see MRW_STACK_BYTES. */
-static enum marrow_status stack_reserve(struct mrw_device *d)
+static enum marrow_status stack_reserve(struct mrw_device *d, bool far)
 {
 	uint32_t *out = NULL, index = 0;
 	void *parameters[] = {&out, &index};
 	dim3 grid = {1, 1, 1}, block = {32, 1, 1};
-	TRY_CUDA(cudaLaunchKernel(mrw_cuda_reserve, grid, block, parameters, 0, (cudaStream_t)d->setup_stream));
+	TRY_CUDA(cudaLaunchKernel(far ? mrw_cuda_far_reserve : mrw_cuda_reserve, grid, block, parameters, 0, (cudaStream_t)d->setup_stream));
 	TRY_CUDA(cudaStreamSynchronize((cudaStream_t)d->setup_stream));
 	return MARROW_SUCCESS;
 }
@@ -141,12 +143,12 @@ static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int
 	TRY_CUDA(cudaFree(NULL)); /* the primary context */
 	if (!mrw_cuda_driver())
 		return mrw_fail(MARROW_UNSUPPORTED, "the CUDA driver lacks virtual memory management; a driver of CUDA 12 or later is needed");
-	MRW_TRY(kernels_load(d, &properties));
+	MRW_TRY(kernels_load(d, false));
 	TRY_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
 	d->event = event;
 	TRY_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	d->setup_stream = stream;
-	return stack_reserve(d);
+	return stack_reserve(d, false);
 }
 
 /* The caller's device stays current, unless local_rank chose one: then it is the caller's device from now on. */
@@ -168,6 +170,36 @@ static void cuda_close(struct mrw_device *d)
 		(void)cudaStreamDestroy((cudaStream_t)d->setup_stream);
 	d->event = d->setup_stream = NULL;
 	mrw_cuda_leave(previous);
+}
+
+/* What a NIC writes into this GPU's memory must become visible in its order: data, then flag. */
+static void warn_of_order(const struct mrw_device *d)
+{
+	int ordering = 0;
+	if (cudaDeviceGetAttribute(&ordering, cudaDevAttrGPUDirectRDMAWritesOrdering, d->info.ordinal) != cudaSuccess) {
+		(void)cudaGetLastError();
+		ordering = 0;
+	}
+	if (ordering < cudaGPUDirectRDMAWritesOrderingOwner)
+		mrw_log(MRW_LOG_WARN, "device %d does not say that it orders a NIC's writes (attribute GPUDirectRDMAWritesOrdering is %d, %d is needed): "
+			"with a real NIC a flag might be seen before its data", d->info.ordinal, ordering, cudaGPUDirectRDMAWritesOrderingOwner);
+}
+
+static enum marrow_status span(struct mrw_device *d)
+{
+	MRW_TRY(kernels_load(d, true));
+	MRW_TRY(stack_reserve(d, true));
+	warn_of_order(d);
+	d->spans = true;
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status cuda_span(struct mrw_device *d)
+{
+	int previous = mrw_cuda_enter(d);
+	enum marrow_status status = span(d);
+	mrw_cuda_leave(previous);
+	return status;
 }
 
 /* Where a stream stands in a capture. */
@@ -264,7 +296,7 @@ static enum marrow_status launch(struct mrw_device *d, const void *function, con
 static enum marrow_status cuda_launch(struct mrw_device *d, enum mrw_kernel kernel, enum marrow_type type, const struct mrw_args *args,
 				      uint32_t threads, void *stream)
 {
-	const void *function = kernel_of(kernel, type);
+	const void *function = kernel_of(d->spans, kernel, type);
 	if (!function)
 		return mrw_fail(MARROW_UNSUPPORTED, "this build has no CUDA kernels for type %d; rebuild with -Ddtypes including it", (int)type);
 	int previous = mrw_cuda_enter(d);
@@ -340,12 +372,16 @@ const struct mrw_runtime mrw_cuda_runtime = {
 	.current = cuda_current,
 	.open = cuda_open,
 	.close = cuda_close,
+	.span = cuda_span,
 	.page_new = mrw_cuda_page_new,
 	.page_free = mrw_cuda_page_free,
 	.arena_new = mrw_cuda_arena_new,
 	.arena_map = mrw_cuda_arena_map,
 	.arena_seal = mrw_cuda_arena_seal,
 	.arena_free = mrw_cuda_arena_free,
+	.arena_dmabuf = mrw_cuda_arena_dmabuf,
+	.pages_map = mrw_cuda_pages_map,
+	.pages_unmap = mrw_cuda_pages_unmap,
 	.buffer_fault = mrw_cuda_buffer_fault,
 	.launch = cuda_launch,
 	.join = cuda_join,

@@ -20,6 +20,9 @@ static struct {
 	CUresult (*MemUnmap)(CUdeviceptr, size_t);
 	CUresult (*MemSetAccess)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
 	CUresult (*GetErrorString)(CUresult, const char **);
+	CUresult (*DeviceGetAttribute)(int *, CUdevice_attribute, CUdevice);
+	/* Since 11.7; NULL before. */
+	CUresult (*MemGetHandleForAddressRange)(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long);
 	bool found;
 } driver;
 static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
@@ -51,7 +54,10 @@ static void driver_load(void)
 		driver_find("cuMemMap", (void **)&driver.MemMap) &&
 		driver_find("cuMemUnmap", (void **)&driver.MemUnmap) &&
 		driver_find("cuMemSetAccess", (void **)&driver.MemSetAccess) &&
-		driver_find("cuGetErrorString", (void **)&driver.GetErrorString);
+		driver_find("cuGetErrorString", (void **)&driver.GetErrorString) &&
+		driver_find("cuDeviceGetAttribute", (void **)&driver.DeviceGetAttribute);
+	if (!driver_find("cuMemGetHandleForAddressRange", (void **)&driver.MemGetHandleForAddressRange))
+		driver.MemGetHandleForAddressRange = NULL;
 }
 
 enum marrow_status mrw_fail_cuda(cudaError_t error, const char *call)
@@ -150,6 +156,12 @@ void mrw_cuda_page_free(struct mrw_device *d, struct mrw_page *page, int fd)
 	mrw_cuda_leave(previous);
 }
 
+static bool device_can(const struct mrw_device *d, CUdevice_attribute attribute)
+{
+	int value = 0;
+	return driver.DeviceGetAttribute(&value, attribute, d->info.ordinal) == CUDA_SUCCESS && value != 0;
+}
+
 static CUmemAllocationProp allocation(const struct mrw_device *d)
 {
 	CUmemAllocationProp p;
@@ -158,6 +170,7 @@ static CUmemAllocationProp allocation(const struct mrw_device *d)
 	p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	p.location.id = d->info.ordinal;
+	p.allocFlags.gpuDirectRDMACapable = d->spans && device_can(d, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
 	return p;
 }
 
@@ -282,6 +295,27 @@ enum marrow_status mrw_cuda_arena_map(struct mrw_device *d, const struct mrw_are
 	pthread_mutex_unlock(&mapping_lock);
 	if (status != MARROW_SUCCESS)
 		mine->mapped = 0;
+	mrw_cuda_leave(previous);
+	return status;
+}
+
+static enum marrow_status arena_dmabuf(const struct mrw_device *d, const struct mrw_arena *arena, int *fd)
+{
+	CUdeviceptr at = (CUdeviceptr)(uintptr_t)arena->base;
+	if (!driver.MemGetHandleForAddressRange)
+		return mrw_fail(MARROW_UNSUPPORTED, "the CUDA driver has no cuMemGetHandleForAddressRange: one of CUDA 11.7 or later is needed");
+	if (!device_can(d, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED))
+		return mrw_fail(MARROW_UNSUPPORTED, "device %d has no dma-bufs: they need the open kernel module of the GPU's driver (modinfo -F license "
+				"nvidia says \"Dual MIT/GPL\") and Linux 5.12", d->info.ordinal);
+	TRY_DRIVER(MemGetHandleForAddressRange(fd, at, arena->mapped, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status mrw_cuda_arena_dmabuf(struct mrw_device *d, const struct mrw_arena *arena, int *fd)
+{
+	int previous = mrw_cuda_enter(d);
+	*fd = -1;
+	enum marrow_status status = arena_dmabuf(d, arena, fd);
 	mrw_cuda_leave(previous);
 	return status;
 }

@@ -1,4 +1,4 @@
-/* cuda_support.h - what the two files of the CUDA target share: cuda.c (devices, launches, streams) and cuda_memory.c. */
+/* cuda_support.h - what the files of the CUDA target share: cuda.c (devices, launches, streams), cuda_memory.c, cuda_pages.c. */
 #ifndef MRW_CUDA_SUPPORT_H
 #define MRW_CUDA_SUPPORT_H
 
@@ -32,7 +32,12 @@ enum marrow_status mrw_cuda_arena_new(struct mrw_device *d, uint64_t bytes, stru
 enum marrow_status mrw_cuda_arena_map(struct mrw_device *d, const struct mrw_arena *theirs, bool same_process, struct mrw_arena *mine);
 void mrw_cuda_arena_seal(struct mrw_device *d, struct mrw_arena *arena);
 void mrw_cuda_arena_free(struct mrw_device *d, struct mrw_arena *arena);
+enum marrow_status mrw_cuda_arena_dmabuf(struct mrw_device *d, const struct mrw_arena *arena, int *fd);
 const char *mrw_cuda_buffer_fault(struct mrw_device *d, const void *buffer);
 enum marrow_status mrw_cuda_poke(struct mrw_device *d, void *dst, const void *src, uint64_t bytes);
+
+/* cuda_pages.c: the host's pages and a NIC's registers as kernels reach them. */
+enum marrow_status mrw_cuda_pages_map(struct mrw_device *d, void *pages, uint64_t bytes, bool registers, void **device);
+void mrw_cuda_pages_unmap(struct mrw_device *d, void *pages);
 
 #endif

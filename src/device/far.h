@@ -26,8 +26,8 @@ struct mrw_far {
 	struct mrw_far_peer peer[MRW_MAX_RANKS];
 };
 
-/* CUDA kernels leave all of this out until their target has a network (-DMRW_FAR=1 puts it in): what it costs the small-message path has
- * to be measured first. */
+/* CUDA kernels are compiled twice: without all of this, and (-DMRW_FAR=1) with it, for communicators that span hosts. It costs registers
+ * and stack that the others need not pay. */
 #ifndef MRW_FAR
 #define MRW_FAR !MRW_ON_CUDA
 #endif

@@ -28,6 +28,8 @@ enum mrw_kernel {
 /* No kernel's thread may need more stack (cuobjdump -res-usage). The driver takes local memory for all threads of a device when the first
  * kernel that needs it is launched, and holds every later launch until all kernels have left: communicators make it do so at init. */
 #define MRW_STACK_BYTES 192u
+/* The same for the kernels of communicators that span hosts (-DMRW_FAR=1): taken when a process makes its first one. */
+#define MRW_FAR_STACK_BYTES 256u
 
 /* X(suffix, MARROW type name): every element type. */
 #define MRW_TYPES(X) \
@@ -47,13 +49,14 @@ extern "C" {
 #endif
 #define MRW_X(suffix, name) \
 	extern const struct mrw_host_reducers mrw_host_reducers_##suffix; \
-	extern const struct mrw_cuda_reducers mrw_cuda_reducers_##suffix;
+	extern const struct mrw_cuda_reducers mrw_cuda_reducers_##suffix; \
+	extern const struct mrw_cuda_reducers mrw_cuda_far_reducers_##suffix;
 MRW_TYPES(MRW_X)
 #undef MRW_X
 extern const struct mrw_host_movers mrw_host_movers;
-extern const struct mrw_cuda_movers mrw_cuda_movers;
-/* Does nothing, with MRW_STACK_BYTES of stack. */
-extern const void *const mrw_cuda_reserve;
+extern const struct mrw_cuda_movers mrw_cuda_movers, mrw_cuda_far_movers;
+/* These do nothing, with MRW_STACK_BYTES and MRW_FAR_STACK_BYTES of stack. */
+extern const void *const mrw_cuda_reserve, *const mrw_cuda_far_reserve;
 #ifdef __cplusplus
 }
 #endif

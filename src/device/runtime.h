@@ -23,7 +23,7 @@ struct mrw_arena {
 struct mrw_device_info {
 	uint8_t uuid[16];    /* equal for ranks that share the device; all zero on the host target */
 	int32_t ordinal;     /* -1 on the host target */
-	uint32_t blocks;     /* blocks of any of our kernels resident at once; host: MRW_MAX_CHANNELS */
+	uint32_t blocks;     /* blocks of any of our kernels resident at once (see span); host: MRW_MAX_CHANNELS */
 	uint32_t shared;     /* 1 if launches of this process block (CUDA_LAUNCH_BLOCKING) */
 };
 
@@ -39,6 +39,7 @@ struct mrw_device {
 	void *last_stream;         /* stream of the last eager launch */
 	bool launched;
 	bool early_launch;         /* kernels wait for their predecessor themselves */
+	bool spans;                /* kernels and memory are those of a communicator that spans hosts */
 	void *event;
 	uint64_t capture_id;       /* 0 none */
 	void *capture_node;        /* the last captured launch of capture_id */
@@ -57,6 +58,9 @@ struct mrw_runtime {
 	 * current one. */
 	enum marrow_status (*open)(struct mrw_device *d, int32_t ordinal, int32_t local_rank);
 	void (*close)(struct mrw_device *d);
+	/* The communicator spans hosts: before its arena is made. Loads the kernels that this takes; from now on launches take them,
+	 * info.blocks counts them, and arenas are such as a NIC can reach. NULL: nothing of that is needed (host target). */
+	enum marrow_status (*span)(struct mrw_device *d);
 	/* Zeroed page(s) both sides can touch; *device is its address in kernels. fd keeps it findable under /proc/<pid>/fd. */
 	enum marrow_status (*page_new)(struct mrw_device *d, struct mrw_page **page, struct mrw_page **device, int *fd);
 	void (*page_free)(struct mrw_device *d, struct mrw_page *page, int fd);
@@ -69,6 +73,14 @@ struct mrw_runtime {
 	void (*arena_seal)(struct mrw_device *d, struct mrw_arena *arena);
 	/* Own or mapped; memory lives until the last one lets go. Half-made and zeroed arenas are fine. */
 	void (*arena_free)(struct mrw_device *d, struct mrw_arena *arena);
+	/* A dma-buf of own memory for a NIC, from base on; *fd is the caller's. MARROW_UNSUPPORTED says why there is none: the NIC's driver
+	 * may know the addresses all the same (nvidia-peermem). Host target: NULL, its memory is the host's. */
+	enum marrow_status (*arena_dmabuf)(struct mrw_device *d, const struct mrw_arena *arena, int *fd);
+	/* Whole pages of the host's memory, or (registers) of a device's registers that are mapped there, as kernels reach them: *device is
+	 * their address. The same pages may be mapped by several communicators, each with an unmap of its own, before the pages go.
+	 * Host target: NULL, addresses are the same. */
+	enum marrow_status (*pages_map)(struct mrw_device *d, void *pages, uint64_t bytes, bool registers, void **device);
+	void (*pages_unmap)(struct mrw_device *d, void *pages);
 	/* NULL if this rank's target can use the buffer, else why not. */
 	const char *(*buffer_fault)(struct mrw_device *d, const void *buffer);
 	/* Runs kernel over args->call.channels channels after the communicator's previous launch. threads: of a block (cuda). */
@@ -81,7 +93,7 @@ struct mrw_runtime {
 	enum marrow_status (*finish)(struct mrw_device *d, bool (*poll)(void *arg), void *arg);
 	/* Copies n bytes on the stream (one-rank communicators). */
 	enum marrow_status (*copy)(struct mrw_device *d, void *dst, const void *src, uint64_t bytes, void *stream);
-	/* Writes words of the arena behind the kernels' back (init and tests, nothing in flight). */
+	/* Copies words from or to an own arena behind the kernels' back (init, the end and tests; nothing in flight). */
 	enum marrow_status (*poke)(struct mrw_device *d, void *dst, const void *src, uint64_t bytes);
 };
 

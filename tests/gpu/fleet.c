@@ -2,6 +2,7 @@
 
 #include "cuda_helpers.h"
 #include "support/device_memory.h"
+#include "support/hosts.h"
 #include "support/reference.h"
 
 #include "comm.h"
@@ -204,6 +205,8 @@ static void make_comms(struct world_rank *self, struct fleet_page *page)
 	config.target = w->target;
 	config.max_ctas = w->max_ctas;
 	config.timeout_ms = w->timeout_ms ? w->timeout_ms : DEFAULT_TIMEOUT_MS;
+	struct hosts_place place;
+	hosts_place(&place, self->rank, self->nranks, &config);
 	for (uint32_t c = 0; c < w->ncomms && !self->failed; c++) {
 		if (!fetch_id(self, page, c))
 			return;

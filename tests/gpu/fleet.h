@@ -22,7 +22,7 @@ void *fleet_share(size_t bytes);
 int fleet_gpus(const char **why);
 
 /* Starts world->nranks processes; each makes its communicators (deadline: world->timeout_ms, default 20 s), runs the body,
- * takes everything down. */
+ * takes everything down. Hosts: as hosts.h says. */
 void fleet_start(struct fleet *fleet, const struct world *world, void (*body)(struct world_rank *self));
 /* Waits for them; kills what is left after limit_s. Returns the number of ranks that failed; their words are on stderr. */
 int fleet_end(struct fleet *fleet, uint32_t limit_s);

@@ -3,6 +3,7 @@
 #include "check.h"
 #include "context.h"
 #include "engine.h"
+#include "gpu.h"
 #include "memory.h"
 #include "qp.h"
 #include "uar.h"
@@ -144,6 +145,10 @@ static int reg_mr(struct command *c)
 	mr = sn_mr_register(c->context, in->pd_handle, in->start, in->hca_va, in->length, in->access_flags);
 	if (!mr)
 		return ENOMEM;
+	if (sn_gpu_holds(mr->start) && sn_memory_refuses("peermem")) {
+		sn_mr_deregister(mr->key >> 8);
+		return EFAULT;
+	}
 	out->mr_handle = mr->key >> 8;
 	out->lkey = out->rkey = mr->key;
 	return 0;

@@ -1,7 +1,7 @@
 /* dma.h - the one door between the NIC and memory that programs see: payload, rings, records, completions.
  *
  * Every access is atomic by 8-byte word (by byte at unaligned edges), as a NIC's is to a program that polls, and as a race checker
- * needs it. Device memory would be told apart here and nowhere else: the addresses are those of the program, unified
+ * needs it. Memory of GPUs is told apart here and nowhere else (gpu.h): the addresses are those of the program, unified
  * with the GPU's. */
 #ifndef SN_DMA_H
 #define SN_DMA_H

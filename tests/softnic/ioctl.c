@@ -8,6 +8,7 @@
 #include "uar.h"
 
 #include <errno.h>
+#include <fcntl.h>
 
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_ioctl_cmds.h>
@@ -210,8 +211,10 @@ static int dmabuf_mr(struct sn_context *context, struct ib_uverbs_ioctl_hdr *hea
 	struct sn_mr *mr;
 
 	/* A plain number of 32 bits. */
-	if (!fd || (int32_t)fd->data < 0)
+	if (!fd || (int32_t)fd->data < 0 || fcntl((int32_t)fd->data, F_GETFD) < 0)
 		return EBADF;
+	if (sn_memory_refuses("dmabuf"))
+		return EOPNOTSUPP;
 	mr = sn_mr_register(context, (uint32_t)number(header, UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE), iova, iova,
 			    number(header, UVERBS_ATTR_REG_DMABUF_MR_LENGTH),
 			    (uint32_t)number(header, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS));

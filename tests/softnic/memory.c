@@ -1,7 +1,10 @@
 #include "memory.h"
+#include "gpu.h"
 
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { MRS_MAX = 8192, UMEMS_MAX = 8192, PDS_MAX = 1024 };
 
@@ -31,10 +34,19 @@ int sn_pd_free(uint32_t pd)
 	return 0;
 }
 
+bool sn_memory_refuses(const char *what)
+{
+	const char *list = getenv("MARROW_SOFTNIC_REFUSE");
+
+	return list && strstr(list, what);
+}
+
 struct sn_mr *sn_mr_register(struct sn_context *context, uint32_t pd, uint64_t start, uint64_t iova, uint64_t bytes, uint32_t access)
 {
 	static uint32_t recent;
 
+	if (!sn_gpu_register(start, bytes))
+		return NULL;
 	/* Handles in turn: a key that is used after its end is not at once another region's. */
 	for (uint32_t n = 1; n < MRS_MAX; n++) {
 		uint32_t i = (recent + n) % MRS_MAX;
@@ -48,6 +60,7 @@ struct sn_mr *sn_mr_register(struct sn_context *context, uint32_t pd, uint64_t s
 				     .iova = iova, .start = start, .bytes = bytes, .valid = true};
 		return mr;
 	}
+	sn_gpu_forget(start, bytes);
 	return NULL;
 }
 
@@ -55,6 +68,7 @@ int sn_mr_deregister(uint32_t handle)
 {
 	if (handle == 0 || handle >= MRS_MAX || !mrs[handle].context)
 		return EINVAL;
+	sn_gpu_forget(mrs[handle].start, mrs[handle].bytes);
 	mrs[handle].valid = false;
 	mrs[handle].context = NULL;
 	return 0;
@@ -88,12 +102,15 @@ const char *sn_mr_check(const struct sn_context *context, uint32_t pd, uint32_t 
 
 uint32_t sn_umem_register(struct sn_context *context, uint64_t start, uint64_t bytes)
 {
+	if (!sn_gpu_register(start, bytes))
+		return 0;
 	for (uint32_t i = 1; i < UMEMS_MAX; i++) {
 		if (!umems[i].valid) {
 			umems[i] = (struct sn_umem){.context = context, .start = start, .bytes = bytes, .valid = true};
 			return i;
 		}
 	}
+	sn_gpu_forget(start, bytes);
 	return 0;
 }
 
@@ -101,6 +118,7 @@ int sn_umem_deregister(uint32_t umem)
 {
 	if (umem == 0 || umem >= UMEMS_MAX || !umems[umem].valid)
 		return EINVAL;
+	sn_gpu_forget(umems[umem].start, umems[umem].bytes);
 	umems[umem].valid = false;
 	return 0;
 }
@@ -121,7 +139,7 @@ void sn_memory_release(const struct sn_context *context)
 			sn_mr_deregister(i);
 	for (uint32_t i = 1; i < UMEMS_MAX; i++)
 		if (umems[i].valid && umems[i].context == context)
-			umems[i].valid = false;
+			sn_umem_deregister(i);
 	for (uint32_t i = 1; i < PDS_MAX; i++)
 		if (pds[i] == context)
 			pds[i] = NULL;

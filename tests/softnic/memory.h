@@ -27,6 +27,8 @@ struct sn_umem {
 uint32_t sn_pd_alloc(struct sn_context *context);
 int sn_pd_free(uint32_t pd);
 
+/* Does MARROW_SOFTNIC_REFUSE name this: "dmabuf", "peermem" (GPU memory by its address)? As a machine without the driver for it. */
+bool sn_memory_refuses(const char *what);
 /* NULL if none is left. The handle is the number in the table: key >> 8. */
 struct sn_mr *sn_mr_register(struct sn_context *context, uint32_t pd, uint64_t start, uint64_t iova, uint64_t bytes, uint32_t access);
 int sn_mr_deregister(uint32_t handle);

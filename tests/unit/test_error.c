@@ -109,6 +109,28 @@ static void log_every_level(void)
 		mrw_log(MRW_LOG_ERROR, "topic");
 }
 
+static void fail_thrice(void)
+{
+	(void)mrw_fail(MARROW_INTERNAL_ERROR, "first");
+	mrw_error_quiet(true);
+	(void)mrw_fail(MARROW_INTERNAL_ERROR, "second");
+	if (strcmp(mrw_error_text(), "second"))
+		_exit(1);
+	mrw_error_quiet(false);
+	(void)mrw_fail(MARROW_INTERNAL_ERROR, "third");
+}
+
+static void a_quiet_failure_is_no_line(void **state)
+{
+	(void)state;
+	log_in_child(NULL, fail_thrice);
+	assert_non_null(strstr(output, "first"));
+	assert_null(strstr(output, "second"));
+	assert_non_null(strstr(output, "third"));
+	log_in_child("debug", fail_thrice);
+	assert_non_null(strstr(output, "second"));
+}
+
 static void levels_and_topics_come_from_the_variable(void **state)
 {
 	(void)state;
@@ -202,6 +224,7 @@ int main(void)
 		cmocka_unit_test(statuses_have_texts),
 		/* Children first: afterwards MARROW_LOG has been read. */
 		cmocka_unit_test(levels_and_topics_come_from_the_variable),
+		cmocka_unit_test(a_quiet_failure_is_no_line),
 		cmocka_unit_test(a_line_says_who_speaks),
 		cmocka_unit_test(lines_do_not_mix),
 		cmocka_unit_test(a_failure_keeps_its_text),

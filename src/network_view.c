@@ -1,0 +1,112 @@
+/* network_view.c - mapping queue pairs for kernels, and reading their counters back. */
+#include "network_view.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define QUEUES_AT ((sizeof(struct mrw_far) + 63) / 64 * 64)
+
+static uint8_t *queue_at(const struct mrw_view *view, uint32_t rank)
+{
+	return view->words.base + QUEUES_AT + rank * sizeof(struct mrw_queue);
+}
+
+/* Maps the pages around *word and makes *word its address in kernels. */
+static enum marrow_status map(struct mrw_view *view, void *pages, uint64_t bytes, bool registers, void *word)
+{
+	struct mrw_device *d = view->device;
+	void *device;
+	uint8_t *inside;
+	memcpy(&inside, word, sizeof inside);
+	MRW_TRY(d->runtime->pages_map(d, pages, bytes, registers, &device));
+	view->pages[view->npages++] = pages;
+	inside = (uint8_t *)device + (inside - (uint8_t *)pages);
+	memcpy(word, &inside, sizeof inside);
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status map_queue(struct mrw_view *view, const struct mrw_link *link, struct mrw_queue *q)
+{
+	struct mrw_link_memory m;
+	mrw_link_get_memory(link, &m);
+	MRW_TRY(map(view, m.sq.base, m.sq.bytes, false, &q->sq));
+	MRW_TRY(map(view, m.record.base, m.record.bytes, false, &q->record));
+	MRW_TRY(map(view, m.cq.base, m.cq.bytes, false, &q->cq));
+	if (q->cq_record)
+		MRW_TRY(map(view, m.cq_record.base, m.cq_record.bytes, false, &q->cq_record));
+	return map(view, m.doorbell.base, m.doorbell.bytes, true, &q->doorbell);
+}
+
+/* The image of far and queues with the addresses of kernels, to where kernels find it. */
+static enum marrow_status make(struct mrw_view *view, const struct mrw_far *far, const struct mrw_queue *queues, struct mrw_link *const *links,
+			       uint8_t *image, uint64_t bytes)
+{
+	struct mrw_device *d = view->device;
+	struct mrw_far *to = (struct mrw_far *)(void *)image;
+	*to = *far;
+	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++) {
+		struct mrw_queue *q = (struct mrw_queue *)(void *)(image + QUEUES_AT) + r;
+		if (!links[r])
+			continue;
+		*q = queues[r];
+		MRW_TRY(map_queue(view, links[r], q));
+		to->peer[r].queue = (struct mrw_queue *)(void *)queue_at(view, r);
+	}
+	return d->runtime->poke(d, view->words.base, image, bytes);
+}
+
+enum marrow_status mrw_view_new(struct mrw_view *view, struct mrw_device *device, struct mrw_far *far, const struct mrw_queue *queues,
+				struct mrw_link *const *links)
+{
+	uint64_t bytes = QUEUES_AT + MRW_MAX_RANKS * sizeof(struct mrw_queue);
+	memset(view, 0, sizeof *view);
+	view->device = device;
+	view->far = far;
+	if (!device->runtime->pages_map)
+		return MARROW_SUCCESS;
+	MRW_TRY(device->runtime->arena_new(device, bytes, &view->words));
+	device->runtime->arena_seal(device, &view->words);
+	uint8_t *image = aligned_alloc(64, bytes);
+	if (!image)
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for the image of %u queues", MRW_MAX_RANKS);
+	memset(image, 0, bytes);
+	enum marrow_status status = make(view, far, queues, links, image, bytes);
+	free(image);
+	view->far = (struct mrw_far *)(void *)view->words.base;
+	return status;
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+enum marrow_status mrw_view_fetch(const struct mrw_view *view, uint32_t rank, struct mrw_queue *queue)
+{
+	struct mrw_device *d = view->device;
+	struct mrw_queue theirs;
+	if (!view->words.base)
+		return MARROW_SUCCESS;
+	MRW_TRY(d->runtime->poke(d, &theirs, queue_at(view, rank), sizeof theirs));
+	/* None of them ever runs back; the host may have polled since. */
+	queue->reserved = later(queue->reserved, theirs.reserved);
+	queue->ready = later(queue->ready, theirs.ready);
+	queue->rung = later(queue->rung, theirs.rung);
+	queue->completed = later(queue->completed, theirs.completed);
+	queue->consumed = later(queue->consumed, theirs.consumed);
+	if (queue->failed == 0)
+		queue->failed = theirs.failed;
+	return MARROW_SUCCESS;
+}
+
+void mrw_view_free(struct mrw_view *view)
+{
+	struct mrw_device *d = view->device;
+	for (uint32_t i = 0; i < view->npages; i++)
+		d->runtime->pages_unmap(d, view->pages[i]);
+	if (view->words.base)
+		d->runtime->arena_free(d, &view->words);
+	memset(view, 0, sizeof *view);
+}

@@ -1,0 +1,32 @@
+/* network_view.h - a rank's queue pairs as its kernels see them.
+ *
+ * Host target: kernels see what the host sees; nothing is made. A GPU: the counters of a queue, which its blocks share, are in the GPU's
+ * memory; rings, records and completions are in the host's pages, where the NIC has them, and the doorbell is the NIC's register.
+ * Whoever closes a queue pair fetches its counters first. */
+#ifndef MRW_NETWORK_VIEW_H
+#define MRW_NETWORK_VIEW_H
+
+#include "device/far.h"
+#include "device/runtime.h"
+#include "proxyless/nic.h"
+
+enum { MRW_VIEW_PAGES = 5 * MRW_MAX_RANKS };
+
+struct mrw_view {
+	struct mrw_device *device;
+	struct mrw_arena words;            /* struct mrw_far, then a queue a rank; no base: the host target */
+	struct mrw_far *far;               /* what kernels are given */
+	void *pages[MRW_VIEW_PAGES];       /* mapped */
+	uint32_t npages;
+};
+
+/* far and queues[rank] are the host's, filled and connected; links[rank]: NULL for ranks of this host. far, and the queues where they are,
+ * must outlive the view. A view that failed half way is to be freed. */
+enum marrow_status mrw_view_new(struct mrw_view *view, struct mrw_device *device, struct mrw_far *far, const struct mrw_queue *queues,
+				struct mrw_link *const *links);
+/* Brings the host's counters of rank's queue up to what kernels have done, with no kernel in flight. */
+enum marrow_status mrw_view_fetch(const struct mrw_view *view, uint32_t rank, struct mrw_queue *queue);
+/* Zeroed is fine. Before the links go. */
+void mrw_view_free(struct mrw_view *view);
+
+#endif

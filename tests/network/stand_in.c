@@ -1,0 +1,364 @@
+/* stand_in.c - what a target with memory of its own asks of the network, on a machine without a GPU: the host target with the CUDA target's
+ * steps put in. Queues lie in a second memory and are read back, pages are mapped, the arena is exported; each of these can fail.
+ *
+ * stand_in [--cuda LIBRARY] [CASE]: two ranks as threads, a host each; below marrow-softnic run --hosts 2. LIBRARY: softnic/test/fake_cuda.h's, for the one
+ * case whose memory is nowhere. Doorbells are looked at late: what a rank leaves behind is still on its way when it goes. */
+#include "support/hosts.h"
+
+#include "comm.h"
+#include "device/far.h"
+#include "device/order.h"
+#include "proxyless/nic.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { RANKS = 2, COUNT = 30000, MAPS_A_RANK = 5, PARTINGS = 3, CALLS = 16 };
+#define FAR_AWAY 0x800000000000ull /* pages are moved there for kernels in the case that looks at addresses: no host address is */
+
+/* softnic/test/fake_cuda.h's: memory that no CPU can touch. */
+typedef uint64_t fake_cuda_alloc(size_t bytes, int device);
+
+static struct {
+	/* what goes wrong */
+	int no_dmabuf, nowhere, far_away;
+	uint32_t fail_map;              /* number of the map that fails, from 1 */
+	/* what happened; atomic */
+	uint32_t spans, exports, maps, unmaps, images, arenas;
+	uint32_t wrong;
+	uint32_t root;
+	fake_cuda_alloc *alloc;
+} t;
+
+static uint32_t add(uint32_t *counter, uint32_t n)
+{
+	return __atomic_add_fetch(counter, n, __ATOMIC_SEQ_CST);
+}
+
+static void fail(const char *text)
+{
+	fprintf(stderr, "rank 0 of %d: %s\n", RANKS, text);
+	add(&t.wrong, 1);
+}
+
+#define EXPECT(condition) \
+	do { \
+		if (!(condition)) \
+			fail("not so: " #condition); \
+	} while (0)
+
+static struct mrw_runtime stand_in;
+
+static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int32_t local_rank)
+{
+	MRW_TRY(mrw_host_runtime.open(d, ordinal, local_rank));
+	d->runtime = &stand_in;
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status span(struct mrw_device *d)
+{
+	EXPECT(!d->spans);
+	d->spans = true;
+	d->info.blocks = 2 + add(&t.spans, 1);
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status arena_new(struct mrw_device *d, uint64_t bytes, struct mrw_arena *arena)
+{
+	EXPECT(d->spans);
+	add(&t.arenas, 1);
+	if (!t.nowhere)
+		return mrw_host_runtime.arena_new(d, bytes, arena);
+	memset(arena, 0, sizeof *arena);
+	arena->bytes = arena->mapped = bytes;
+	arena->base = (uint8_t *)(uintptr_t)t.alloc(bytes, 0);
+	arena->fd = -1;
+	return MARROW_SUCCESS;
+}
+
+static void arena_free(struct mrw_device *d, struct mrw_arena *arena)
+{
+	if (arena->base)
+		add(&t.arenas, ~0u);
+	if (t.nowhere)
+		arena->base = NULL;
+	else
+		mrw_host_runtime.arena_free(d, arena);
+}
+
+static enum marrow_status arena_dmabuf(struct mrw_device *d, const struct mrw_arena *arena, int *fd)
+{
+	(void)d;
+	(void)arena;
+	*fd = -1;
+	if (t.no_dmabuf)
+		return mrw_fail(MARROW_UNSUPPORTED, "this stand-in has no dma-bufs");
+	*fd = memfd_create("dma-buf", MFD_CLOEXEC);
+	add(&t.exports, 1);
+	return *fd >= 0 ? MARROW_SUCCESS : mrw_fail_errno(MARROW_SYSTEM_ERROR, "memfd_create");
+}
+
+static enum marrow_status pages_map(struct mrw_device *d, void *pages, uint64_t bytes, bool registers, void **device)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint32_t number = add(&t.maps, 1);
+	(void)d;
+	EXPECT((uint64_t)(uintptr_t)pages % page == 0 && bytes % page == 0 && bytes > 0);
+	/* The last one of a rank is the doorbell. */
+	EXPECT(!registers || bytes == page);
+	if (number == t.fail_map) {
+		add(&t.maps, ~0u);
+		return mrw_fail(MARROW_CUDA_ERROR, "this stand-in does not map page range %u", number);
+	}
+	*device = (uint8_t *)pages + (t.far_away ? FAR_AWAY : 0);
+	return MARROW_SUCCESS;
+}
+
+static void pages_unmap(struct mrw_device *d, void *pages)
+{
+	(void)d;
+	(void)pages;
+	add(&t.unmaps, 1);
+}
+
+/* The image of far and queues, as kernels would find it. */
+static void check_image(const uint8_t *image, const void *base)
+{
+	const struct mrw_far *far = (const struct mrw_far *)(const void *)image;
+	const struct mrw_queue *queues = (const struct mrw_queue *)(const void *)(image + (sizeof *far + 63) / 64 * 64);
+	uint32_t peers = 0;
+	for (uint32_t r = 0; r < RANKS; r++) {
+		const struct mrw_queue *q = &queues[r];
+		if (!far->peer[r].queue)
+			continue;
+		peers++;
+		EXPECT((const uint8_t *)far->peer[r].queue - (const uint8_t *)base == (const uint8_t *)q - image);
+		EXPECT((uint64_t)(uintptr_t)q->sq > FAR_AWAY && (uint64_t)(uintptr_t)q->sq % 4096 == 0);
+		EXPECT((uint64_t)(uintptr_t)q->record > FAR_AWAY && (uint64_t)(uintptr_t)q->record % 8 == 4);
+		EXPECT((uint64_t)(uintptr_t)q->cq > FAR_AWAY && (uint64_t)(uintptr_t)q->cq_record > FAR_AWAY);
+		EXPECT((uint64_t)(uintptr_t)q->doorbell > FAR_AWAY && (uint64_t)(uintptr_t)q->doorbell % 4096 >= 0x800);
+		EXPECT(q->slots >= 16 && q->cq_slots >= q->slots && q->peer == r && q->reserved == 0);
+		EXPECT(far->lkey != 0 && far->peer[r].rkey != 0 && far->peer[r].arena != 0 && far->arena != 0);
+	}
+	EXPECT(peers == RANKS - 1);
+	add(&t.images, 1);
+}
+
+static enum marrow_status poke(struct mrw_device *d, void *dst, const void *src, uint64_t bytes)
+{
+	if (t.far_away && bytes > sizeof(struct mrw_far)) {
+		check_image(src, dst);
+		return mrw_fail(MARROW_CUDA_ERROR, "this stand-in keeps kernels from pages that are nowhere");
+	}
+	return mrw_host_runtime.poke(d, dst, src, bytes);
+}
+
+/* ---- ranks */
+
+static struct marrow_unique_id id;
+
+struct rank {
+	uint32_t rank;
+	enum marrow_status status;      /* of init */
+	char text[MRW_ERROR_TEXT_BYTES];
+	pthread_t thread;
+};
+
+/* The root goes as soon as its own part is done: what it sent must still arrive. */
+static void work(struct marrow_comm *comm, uint32_t rank)
+{
+	float *memory = calloc(COUNT, sizeof *memory);
+	if (!memory)
+		abort();
+	for (uint32_t i = 0; i < CALLS; i++) {
+		size_t count = i % 4 == 3 ? COUNT : i + 1;
+		for (size_t j = 0; j < count; j++)
+			memory[j] = (float)(rank + 1);
+		EXPECT(marrow_all_reduce(memory, memory, count, MARROW_FLOAT32, MARROW_SUM, comm, NULL) == MARROW_SUCCESS);
+		EXPECT(memory[0] == 3 && memory[count - 1] == 3);
+	}
+	memory[5] = rank == t.root ? 42 : 0;
+	EXPECT(marrow_broadcast(memory, memory, 10, MARROW_FLOAT32, t.root, comm, NULL) == MARROW_SUCCESS);
+	EXPECT(memory[5] == 42);
+	free(memory);
+}
+
+static void *be_rank(void *p)
+{
+	struct rank *self = p;
+	struct marrow_config config = MARROW_CONFIG_INIT;
+	struct marrow_comm *comm = NULL;
+	struct hosts_place place;
+	config.target = MARROW_TARGET_HOST;
+	config.timeout_ms = 10000;
+	hosts_place(&place, self->rank, RANKS, &config);
+	self->status = marrow_comm_init(&comm, RANKS, &id, self->rank, &config);
+	snprintf(self->text, sizeof self->text, "%s", self->status == MARROW_SUCCESS ? "" : marrow_last_error(NULL));
+	if (self->status != MARROW_SUCCESS)
+		return NULL;
+	work(comm, self->rank);
+	/* Who does not know what its kernels posted waits for that in vain. */
+	uint64_t begin = mrw_clock_ns();
+	EXPECT(marrow_comm_destroy(comm) == MARROW_SUCCESS);
+	EXPECT(mrw_clock_ns() - begin < 3000000000ull);
+	return NULL;
+}
+
+static void run(struct rank ranks[RANKS])
+{
+	EXPECT(marrow_get_unique_id(&id) == MARROW_SUCCESS);
+	memset(ranks, 0, sizeof *ranks * RANKS);
+	for (uint32_t r = 0; r < RANKS; r++) {
+		ranks[r].rank = r;
+		if (pthread_create(&ranks[r].thread, NULL, be_rank, &ranks[r]) != 0)
+			abort();
+	}
+	for (uint32_t r = 0; r < RANKS; r++)
+		pthread_join(ranks[r].thread, NULL);
+	/* Everything that was made is gone again. */
+	EXPECT(t.maps == t.unmaps);
+	EXPECT(t.arenas == 0);
+}
+
+/* All ranks fail, one of them in these words. */
+static void expect_failure(const struct rank ranks[RANKS], const char *words)
+{
+	bool said = false;
+	for (uint32_t r = 0; r < RANKS; r++) {
+		EXPECT(ranks[r].status != MARROW_SUCCESS);
+		said = said || strstr(ranks[r].text, words);
+	}
+	if (!said) {
+		fprintf(stderr, "rank 0: %s\nrank 1: %s\n", ranks[0].text, ranks[1].text);
+		fail(words);
+	}
+}
+
+static void expect_success(const struct rank ranks[RANKS])
+{
+	for (uint32_t r = 0; r < RANKS; r++)
+		if (ranks[r].status != MARROW_SUCCESS)
+			fail(ranks[r].text);
+}
+
+static void by_dmabuf(struct rank *ranks)
+{
+	for (uint32_t i = 0; i < PARTINGS; i++) {
+		t.root = i % RANKS;
+		run(ranks);
+		expect_success(ranks);
+	}
+	EXPECT(t.exports == PARTINGS * RANKS && t.spans == PARTINGS * RANKS && t.maps == PARTINGS * RANKS * MAPS_A_RANK);
+}
+
+static void no_dmabuf(struct rank *ranks)
+{
+	t.no_dmabuf = 1;
+	run(ranks);
+	expect_success(ranks);
+	EXPECT(t.exports == 0);
+}
+
+static void nic_refuses_dmabuf(struct rank *ranks)
+{
+	setenv("MARROW_SOFTNIC_REFUSE", "dmabuf", 1);
+	run(ranks);
+	expect_success(ranks);
+	EXPECT(t.exports == RANKS);
+}
+
+static void neither(struct rank *ranks)
+{
+	t.nowhere = 1;
+	setenv("MARROW_SOFTNIC_REFUSE", "dmabuf,peermem", 1);
+	run(ranks);
+	expect_failure(ranks, "no dma-buf and no peermem. Load nvidia-peermem (modprobe nvidia-peermem), or use the open kernel module");
+	EXPECT(ranks[0].status == MARROW_UNSUPPORTED && strstr(ranks[0].text, "by dma-buf failed") && strstr(ranks[0].text, "; peermem: "));
+}
+
+static void maps_fail(struct rank *ranks)
+{
+	for (uint32_t n = 1; n <= RANKS * MAPS_A_RANK; n++) {
+		t.maps = t.unmaps = 0;
+		t.fail_map = n;
+		run(ranks);
+		expect_failure(ranks, "this stand-in does not map page range");
+	}
+}
+
+static void addresses(struct rank *ranks)
+{
+	t.far_away = 1;
+	run(ranks);
+	expect_failure(ranks, "pages that are nowhere");
+	EXPECT(t.images == RANKS);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(struct rank *ranks);
+} cases[] = {
+	{"by_dmabuf", by_dmabuf}, {"no_dmabuf", no_dmabuf}, {"nic_refuses_dmabuf", nic_refuses_dmabuf}, {"neither", neither},
+	{"maps_fail", maps_fail}, {"addresses", addresses},
+};
+
+static bool load(const char *path)
+{
+	void *library = dlopen(path, RTLD_NOW), *alloc = library ? dlsym(library, "fake_alloc") : NULL;
+	memcpy(&t.alloc, &alloc, sizeof alloc);
+	return alloc != NULL;
+}
+
+static void set_up(void)
+{
+	stand_in = mrw_host_runtime;
+	stand_in.open = open_device;
+	stand_in.span = span;
+	stand_in.arena_new = arena_new;
+	stand_in.arena_free = arena_free;
+	stand_in.arena_dmabuf = arena_dmabuf;
+	stand_in.pages_map = pages_map;
+	stand_in.pages_unmap = pages_unmap;
+	stand_in.poke = poke;
+	mrw_comm_runtime = &stand_in;
+	setenv("MARROW_SOFTNIC_FAULTS", "late=500", 0); /* read when the first NIC is opened */
+}
+
+int main(int argc, char **argv)
+{
+	const char *library = NULL, *only = NULL;
+	struct rank ranks[RANKS];
+	uint32_t wrong = 0;
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--cuda") == 0 && i + 1 < argc)
+			library = argv[++i];
+		else
+			only = argv[i];
+	}
+	if (hosts_count(RANKS) != RANKS) {
+		printf("skipped: wants MARROW_TEST_HOSTS=2 under marrow-softnic\n");
+		return 77;
+	}
+	set_up();
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		if ((only && strcmp(only, cases[i].name) != 0) || (cases[i].run == neither && !library))
+			continue;
+		memset(&t, 0, sizeof t);
+		unsetenv("MARROW_SOFTNIC_REFUSE");
+		if (library && !load(library)) {
+			fprintf(stderr, "%s\n", dlerror());
+			return 1;
+		}
+		cases[i].run(ranks);
+		printf("%s: %s\n", cases[i].name, t.wrong ? "FAILED" : "ok");
+		fflush(stdout);
+		wrong += t.wrong;
+	}
+	return wrong ? 1 : 0;
+}
