@@ -405,7 +405,16 @@ static enum marrow_status prove(struct marrow_comm *comm)
 	d->launched = false;
 	if (status == MARROW_SUCCESS)
 		status = mrw_comm_look(comm, false);
-	return agree(comm, status, "prove its paths to its peers");
+	MRW_TRY(agree(comm, status, "prove its paths to its peers"));
+	uint32_t whole = args.layout.lines > 0 && comm->page->torn == 0, all[MRW_MAX_RANKS];
+	MRW_TRY(mrw_boot_allgather(comm->boot, &whole, all, sizeof whole));
+	comm->lines = true;
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		comm->lines = comm->lines && all[r];
+	if (!comm->lines && args.layout.lines > 0 && comm->rank == 0)
+		mrw_log(MRW_LOG_WARN, "lines of %u bytes do not arrive whole between these ranks: messages from 64 KiB up go in smaller packets",
+			MRW_LINE_BYTES);
+	return MARROW_SUCCESS;
 }
 
 /* Polls before a waiting thread of the host target yields: none when ranks outnumber cores, and some two microseconds else, since two

@@ -61,6 +61,7 @@ struct marrow_comm {
 	uint32_t near_count;         /* ranks of this host, this one included */
 	uint32_t hosts;
 	struct mrw_args args;        /* the constant part of every launch */
+	bool lines;                   /* lines (device/line.h) arrive whole between all ranks */
 	uint32_t channel_cap;
 	uint32_t max_ctas;
 	int32_t forced_algo;

@@ -147,6 +147,13 @@ static void describe_op(const struct marrow_comm *comm, enum marrow_op op, struc
 /* Stands for a NULL buffer, of which no byte is touched: kernels add offsets to it. */
 static _Alignas(16) uint8_t nowhere[16];
 
+/* Of this rank alone: the same packets by fewer instructions. */
+static bool is_quick(const struct marrow_comm *comm, enum mrw_func func, enum mrw_algo algo, const struct mrw_args *a)
+{
+	return func == MRW_FUNC_ALL_REDUCE && algo == MRW_ALGO_ONESHOT && comm->hosts == 1 && !a->scaled &&
+	       ((uintptr_t)a->in | (uintptr_t)a->out | a->bytes) % MRW_UNIT_BYTES == 0;
+}
+
 enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,
 				 enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task)
 {
@@ -165,7 +172,7 @@ enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, c
 	MRW_TRY(check_buffer(comm, func, "recv", recv, recv_bytes));
 
 	struct mrw_select_input in = {func, comm->device.runtime->target, block, comm->nranks, comm->args.layout, comm->channel_cap,
-				      comm->forced_algo, comm->forced_channels};
+				      comm->lines, comm->forced_algo, comm->forced_channels};
 	struct mrw_plan plan = mrw_select(&in);
 	if (mrw_log_topic_enabled(MRW_TOPIC_SELECT))
 		mrw_log_note(MRW_TOPIC_SELECT, "select: %s %llu bytes: %s, %u channels, chunk %u, lag %u (%s)", mrw_func_name(func),
@@ -182,11 +189,15 @@ enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, c
 	a->out = recv ? recv : nowhere;
 	a->bytes = block;
 	a->share_bytes = mrw_has_shares(func) ? mrw_share_bytes(block, comm->nranks) : 0;
-	bool whole = plan.algo == MRW_ALGO_ONESHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
+	bool whole = plan.algo == MRW_ALGO_ONESHOT || plan.algo == MRW_ALGO_LINES || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
 	a->units = (uint32_t)mrw_units_per_channel(whole ? block : a->share_bytes, plan.channels);
+	if (plan.algo == MRW_ALGO_LINES)
+		a->units = (a->units + MRW_LINE_UNITS - 1) / MRW_LINE_UNITS * MRW_LINE_UNITS;
 	bool reduces = func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER;
 	if (reduces)
 		describe_op(comm, op, a);
+	if (plan.kernel == MRW_KERNEL_REDUCE_PACKETS && is_quick(comm, func, plan.algo, a))
+		task->kernel = MRW_KERNEL_REDUCE_QUICK;
 	struct mrw_call *c = &a->call;
 	c->func = (uint8_t)func;
 	c->type = (uint8_t)type;

@@ -10,6 +10,7 @@
 	name(const __grid_constant__ struct mrw_args args) \
 	{ \
 		__shared__ uint32_t dismissed; \
+		mrw_await_predecessor(); \
 		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), &dismissed}; \
 		call(&team, blockIdx.x, &args); \
 	}

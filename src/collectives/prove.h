@@ -7,6 +7,7 @@
 #define MRW_PROVE_H
 
 #include "peer.h"
+#include "device/line.h"
 
 #define MRW_PROOF_TOKEN 0x50524f4f46ull
 
@@ -30,6 +31,48 @@ MRW_DEV_CALL bool mrw_proof_send(const struct mrw_args *a, uint32_t channel, uin
 	mrw_post_ready(a->far->peer[p].queue, index, 2);
 	return true;
 }
+
+#if MRW_ON_CUDA
+#define MRW_TRIAL_LINES 4000u
+#define MRW_TRIAL_NS 100000000u
+
+/* Whether lines (device/line.h) arrive whole: the slots of channel 0 are written over and over, unasked, while the reader looks. False: a
+ * line was torn, or the last one did not come. */
+MRW_DEV_CALL bool mrw_lines_try(const struct mrw_team *team, const struct mrw_args *a)
+{
+	bool torn = false;
+	uint32_t lane = mrw_line_lane(team), line = team->index / MRW_LINE_LANES;
+	if (mrw_line_first(team) + 32 / MRW_LINE_LANES > a->layout.lines) /* by whole warps */
+		return true;
+	for (uint32_t q = 1; q < a->nranks; q++) {
+		uint32_t to = mrw_peer(a, q), from = (a->rank + a->nranks - q) % a->nranks;
+		uint8_t *theirs = mrw_line_at(&a->layout, a->arena[to], 0, to, a->rank, 0, line);
+		const uint8_t *mine = mrw_line_at(&a->layout, a->arena[a->rank], 0, a->rank, from, 0, line);
+		uint64_t until = mrw_clock_ns() + MRW_TRIAL_NS;
+		uint32_t sent = 0, seen = 0;
+		while (sent < MRW_TRIAL_LINES || seen < MRW_TRIAL_LINES) {
+			if (sent < MRW_TRIAL_LINES)
+				mrw_line_try_store(theirs, lane, ++sent);
+			uint32_t now = mrw_line_try_load(mine, lane, &torn);
+			torn = torn || now < seen; /* back in time */
+			seen = now > seen ? now : seen;
+			if (!mrw_line_all(mrw_clock_ns() < until)) {
+				torn = true;
+				break;
+			}
+		}
+	}
+	return !torn;
+}
+#else
+/* Lines of the host target are whole by acquire and release. */
+MRW_DEV bool mrw_lines_try(const struct mrw_team *team, const struct mrw_args *a)
+{
+	(void)team;
+	(void)a;
+	return true;
+}
+#endif
 
 MRW_DEV void mrw_prove(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
 {
@@ -68,6 +111,8 @@ MRW_DEV void mrw_prove(const struct mrw_team *team, uint32_t channel, const stru
 			}
 		}
 	}
+	if (a->layout.lines > 0 && !mrw_lines_try(team, a))
+		mrw_store_relaxed(&a->page->torn, 1);
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* reducers.c - reducing bodies of one element type on the host target; compiled once per type with -DMRW_TYPE_<type>. */
 #include "device/kernels.h"
-#include "reduce_packets.h"
+#include "reduce_quick.h"
+#include "reduce_lines.h"
 #include "reduce_bulk.h"
 
 #define MRW_BODY(name, call) \
@@ -8,5 +9,7 @@
 MRW_BODY(packets, mrw_reduce_packets)
 MRW_BODY(bulk, mrw_reduce_bulk)
 MRW_BODY(local, mrw_reduce_local)
+MRW_BODY(quick, mrw_reduce_quick)
+MRW_BODY(lines, mrw_reduce_lines)
 
-const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local}};
+const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local, quick, lines}};

@@ -1,7 +1,8 @@
 /* reducers.cu - reducing kernels of one element type; compiled twice per type with -DMRW_TYPE_<type>: as it is, and with -DMRW_FAR=1 for
  * communicators that span hosts. */
 #include "device/kernels.h"
-#include "reduce_packets.h"
+#include "reduce_quick.h"
+#include "reduce_lines.h"
 #include "reduce_bulk.h"
 
 /* signals: threads at the block's end that are its signal warp. */
@@ -10,6 +11,7 @@
 	name(const __grid_constant__ struct mrw_args args) \
 	{ \
 		__shared__ uint32_t dismissed; \
+		mrw_await_predecessor(); \
 		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), &dismissed}; \
 		call(&team, blockIdx.x, &args); \
 	}
@@ -20,7 +22,13 @@ MRW_KERNEL(MRW_TYPED(mrw_local), mrw_reduce_local, MRW_BLOCK_THREADS, 0)
 #if MRW_FAR
 #define MRW_TABLE MRW_TYPED(mrw_cuda_far_reducers)
 #else
+MRW_KERNEL(MRW_TYPED(mrw_quick), mrw_reduce_quick, MRW_PACKET_THREADS, 0)
+MRW_KERNEL(MRW_TYPED(mrw_lines), mrw_reduce_lines, MRW_BLOCK_THREADS, 0)
 #define MRW_TABLE MRW_TYPED(mrw_cuda_reducers)
 #endif
 extern "C" const struct mrw_cuda_reducers MRW_TABLE = {{
-	(const void *)MRW_TYPED(mrw_packets), (const void *)MRW_TYPED(mrw_bulk), (const void *)MRW_TYPED(mrw_local)}};
+	(const void *)MRW_TYPED(mrw_packets), (const void *)MRW_TYPED(mrw_bulk), (const void *)MRW_TYPED(mrw_local),
+#if !MRW_FAR /* one host only */
+	(const void *)MRW_TYPED(mrw_quick), (const void *)MRW_TYPED(mrw_lines),
+#endif
+}};

@@ -7,7 +7,7 @@
 /* What a block moves with one vector a thread; 32 threads are its signal warp. */
 #define MRW_STEP_BYTES ((MRW_BLOCK_THREADS - 32) * 16u)
 
-static const char *const names[MRW_ALGO_COUNT] = {"local", "oneshot", "twoshot", "bulk"};
+static const char *const names[MRW_ALGO_COUNT] = {"local", "oneshot", "lines", "twoshot", "bulk"};
 
 const char *mrw_algo_name(enum mrw_algo algo)
 {
@@ -39,11 +39,19 @@ uint64_t mrw_oneshot_max_bytes(const struct mrw_layout *layout, uint32_t channel
 	return (uint64_t)layout->units * MRW_UNIT_BYTES * channel_cap;
 }
 
+/* Lines that channels of that many carry. */
+static uint64_t lines_max_bytes(const struct mrw_select_input *in)
+{
+	return in->lines ? (uint64_t)in->layout.lines * MRW_LINE_UNITS * MRW_UNIT_BYTES * channels_max(in) : 0;
+}
+
 bool mrw_select_can(const struct mrw_select_input *in, enum mrw_algo algo)
 {
 	switch (algo) {
 	case MRW_ALGO_ONESHOT:
 		break;
+	case MRW_ALGO_LINES:
+		return in->func == MRW_FUNC_ALL_REDUCE && in->bytes > 0 && in->bytes <= lines_max_bytes(in);
 	case MRW_ALGO_TWOSHOT:
 		if (in->func != MRW_FUNC_ALL_REDUCE || in->nranks < 3)
 			return false;
@@ -61,9 +69,18 @@ static uint64_t oneshot_limit(const struct mrw_select_input *in)
 {
 	if (in->target == MARROW_TARGET_HOST)
 		return in->nranks > 2 ? 1024 : 512;
+	if (in->func == MRW_FUNC_ALL_REDUCE && in->lines)
+		return (64u << 10) / (in->nranks - 1);
 	if (in->func == MRW_FUNC_ALL_REDUCE && in->nranks > 2)
 		return (128u << 10) / (in->nranks - 1);
 	return 1u << 20;
+}
+
+static uint64_t lines_limit(const struct mrw_select_input *in)
+{
+	if (in->target == MARROW_TARGET_HOST)
+		return 0;
+	return in->nranks > 2 ? (256u << 10) / (in->nranks - 1) : 2u << 20;
 }
 
 static uint64_t twoshot_limit(const struct mrw_select_input *in)
@@ -84,6 +101,10 @@ static enum mrw_algo choose(const struct mrw_select_input *in, const char **reas
 	if (in->bytes == 0 || in->func == MRW_FUNC_BARRIER || (in->bytes <= oneshot_limit(in) && mrw_select_can(in, MRW_ALGO_ONESHOT))) {
 		*reason = "small: one exchange of packets";
 		return MRW_ALGO_ONESHOT;
+	}
+	if (in->bytes <= lines_limit(in) && mrw_select_can(in, MRW_ALGO_LINES)) {
+		*reason = "middle: one exchange of lines";
+		return MRW_ALGO_LINES;
 	}
 	if (in->bytes <= twoshot_limit(in) && mrw_select_can(in, MRW_ALGO_TWOSHOT)) {
 		*reason = "middle: shares as packets";
@@ -119,6 +140,15 @@ static void plan_packets(const struct mrw_select_input *in, struct mrw_plan *pla
 	plan->threads = at_most((items + 31) / 32 * 32 + 32, MRW_PACKET_THREADS);
 }
 
+static void plan_lines(const struct mrw_select_input *in, struct mrw_plan *plan)
+{
+	uint64_t lines = ceil_div(in->bytes, MRW_LINE_UNITS * MRW_UNIT_BYTES);
+	uint32_t pass = in->target == MARROW_TARGET_CUDA ? at_most(in->layout.lines, MRW_BLOCK_THREADS / 8) : in->layout.lines;
+	uint64_t want = ceil_div(lines, pass);
+	plan->channels = at_most(in->forced_channels ? in->forced_channels : want, channels_max(in));
+	plan->threads = at_most((ceil_div(lines, plan->channels) * 8 + 31) / 32 * 32 + 32, MRW_BLOCK_THREADS);
+}
+
 static void plan_bulk(const struct mrw_select_input *in, struct mrw_plan *plan)
 {
 	uint64_t block = mrw_exchanges(in->func, in->nranks) == 2 ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes;
@@ -148,6 +178,10 @@ struct mrw_plan mrw_select(const struct mrw_select_input *in)
 		plan.kernel = MRW_KERNEL_REDUCE_LOCAL;
 		plan.channels = at_most(ceil_div(in->bytes ? in->bytes : 1, 64u << 10), in->channel_cap);
 		plan.threads = MRW_BLOCK_THREADS;
+		break;
+	case MRW_ALGO_LINES:
+		plan.kernel = MRW_KERNEL_REDUCE_LINES;
+		plan_lines(in, &plan);
 		break;
 	case MRW_ALGO_BULK:
 		plan.kernel = reduces ? MRW_KERNEL_REDUCE_BULK : MRW_KERNEL_MOVE_BULK;

@@ -14,6 +14,7 @@ struct mrw_select_input {
 	uint32_t nranks;
 	struct mrw_layout layout;
 	uint32_t channel_cap;      /* <= layout.channels */
+	bool lines;                /* lines arrive whole between all ranks */
 	int32_t forced_algo;       /* enum mrw_algo, taken where it can carry the call; -1: none */
 	uint32_t forced_channels;  /* 0: none (tests) */
 };

@@ -17,6 +17,7 @@ enum mrw_func {
 enum mrw_algo {
 	MRW_ALGO_LOCAL,    /* one rank: scale or copy */
 	MRW_ALGO_ONESHOT,  /* packets, everybody to everybody */
+	MRW_ALGO_LINES,    /* one shot in lines of 128 bytes */
 	MRW_ALGO_TWOSHOT,  /* packets to the owner of a share, result packets to all */
 	MRW_ALGO_BULK,     /* chunks pushed into staging, in rounds */
 	MRW_ALGO_COUNT

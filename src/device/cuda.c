@@ -5,6 +5,7 @@
 
 #include "mrw_build.h"
 
+#include <limits.h>
 #include <time.h>
 
 static bool cuda_present(void)
@@ -70,9 +71,11 @@ static enum marrow_status kernels_load(struct mrw_device *d, bool far)
 		MARROW_TYPE_LIST(MRW_X)
 #undef MRW_X
 	};
-	int fewest = 0, processors;
+	int fewest = 0, oldest = INT_MAX, major, processors, driver;
 	size_t stack = 0, reserved = far ? MRW_FAR_STACK_BYTES : MRW_STACK_BYTES;
 	TRY_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, d->info.ordinal));
+	TRY_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d->info.ordinal));
+	TRY_CUDA(cudaDriverGetVersion(&driver));
 	for (uint32_t k = 0; k < MRW_KERNEL_COUNT; k++) {
 		uint32_t variants = k < MRW_TYPED_KERNELS ? sizeof types / sizeof types[0] : 1;
 		for (uint32_t t = 0; t < variants; t++) {
@@ -83,13 +86,15 @@ static enum marrow_status kernels_load(struct mrw_device *d, bool far)
 				continue;
 			TRY_CUDA(cudaFuncGetAttributes(&attributes, kernel));
 			stack = attributes.localSizeBytes > stack ? attributes.localSizeBytes : stack;
-			bool packets = k == MRW_KERNEL_REDUCE_PACKETS || k == MRW_KERNEL_MOVE_PACKETS;
+			oldest = attributes.ptxVersion < oldest ? attributes.ptxVersion : oldest;
+			bool packets = k == MRW_KERNEL_REDUCE_PACKETS || k == MRW_KERNEL_REDUCE_QUICK || k == MRW_KERNEL_MOVE_PACKETS;
 			TRY_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel,
 				(int)(packets ? MRW_PACKET_THREADS : MRW_BLOCK_THREADS), 0));
 			fewest = fewest == 0 || blocks < fewest ? blocks : fewest;
 		}
 	}
 	d->info.blocks = (uint32_t)(fewest * processors);
+	d->early_launch = major >= 9 && oldest >= 90 && driver >= 12030;
 	if (stack > reserved)
 		mrw_log(MRW_LOG_WARN, "this build's kernels need %zu bytes of stack, more than the %zu reserved at init: ranks that share a device "
 			"may wait for each other; raise %s", stack, reserved, far ? "MRW_FAR_STACK_BYTES" : "MRW_STACK_BYTES");
@@ -264,13 +269,27 @@ static enum marrow_status remember(struct mrw_device *d, void *stream, uint64_t 
 	return MARROW_SUCCESS;
 }
 
+/* With early_launch the kernel may be set up while its predecessor in the stream is leaving; it waits for that one itself before it touches
+ * memory (mrw_await_predecessor()). Ours never let a successor start earlier: waiting blocks of it would take room from other ranks'. */
 static enum marrow_status launch(struct mrw_device *d, const void *function, const struct mrw_args *args, uint32_t threads, void *stream)
 {
-	dim3 grid = {args->call.channels, 1, 1}, block = {threads, 1, 1};
 	void *parameters[] = {(void *)(uintptr_t)args};
+	cudaLaunchAttribute early;
+	cudaLaunchConfig_t config;
 	uint64_t capture = 0;
 	MRW_TRY(order_before(d, stream, &capture));
-	TRY_CUDA(cudaLaunchKernel(function, grid, block, parameters, 0, (cudaStream_t)stream));
+	memset(&early, 0, sizeof early);
+	early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	early.val.programmaticStreamSerializationAllowed = 1;
+	memset(&config, 0, sizeof config);
+	config.gridDim.x = args->call.channels;
+	config.gridDim.y = config.gridDim.z = 1;
+	config.blockDim.x = threads;
+	config.blockDim.y = config.blockDim.z = 1;
+	config.stream = (cudaStream_t)stream;
+	config.attrs = &early;
+	config.numAttrs = d->early_launch ? 1 : 0;
+	TRY_CUDA(cudaLaunchKernelExC(&config, function, parameters));
 	return remember(d, stream, capture);
 }
 

@@ -14,7 +14,7 @@ struct mrw_op {
 
 #define MRW_SCRUB_MASK 0x3fffffffu
 
-/* Gives every packet of one parity a flag that no operation of the next 2^30 carries: after 2^32 operations a slot that was not
+/* Gives every packet and line of one parity a flag that no operation of the next 2^30 carries: after 2^32 operations a slot that was not
  * rewritten since would look fresh. Safe in the begin of seq for parity seq - 1: this rank has read those slots,
  * and no peer can start seq + 1 before it sees our opening line of seq. */
 MRW_DEV void mrw_scrub(const struct mrw_team *team, const struct mrw_args *a, uint32_t seq, uint32_t parity)
@@ -31,37 +31,76 @@ MRW_DEV void mrw_scrub(const struct mrw_team *team, const struct mrw_args *a, ui
 				for (uint32_t i = team->index; i < l->units; i += team->size)
 					mrw_store_packet(&p[i], v);
 			}
+	for (uint32_t c = 0; c < l->channels && l->lines > 0; c++)
+		for (uint32_t w = 0; w < l->nranks; w++)
+			for (uint32_t i = team->index; w != a->rank && i < l->lines; i += team->size) {
+				uint8_t *line = mrw_line_at(l, a->arena[a->rank], c, a->rank, w, parity, i);
+				mrw_store_relaxed((uint64_t *)(void *)line + MRW_LINE_UNITS, stale | stale >> 32);
+			}
 }
 
+/* ordered: after a scrub; partner: the peer's next kernel, which starts after it saw this line. The line goes first: the peers wait for it,
+ * and for the call only if something is wrong. */
 MRW_DEV void mrw_opening_send(const struct mrw_team *team, const struct mrw_args *a, uint32_t seq, bool ordered)
 {
 	const uint64_t *words = (const uint64_t *)(const void *)&a->call;
 	struct mrw_greeting *said = &mrw_control(a, a->rank)->said[seq & 1];
 	uint64_t *mine = (uint64_t *)(void *)&said->call;
 	uint32_t high = mrw_team_high(team);
+	struct mrw_packet line;
+	if (high >= MRW_MAX_RANKS) /* and as many words at most */
+		return;
 	/* One thread writes and posts what goes to other hosts: no sync between. */
 	if (mrw_spans(a) && high == 0 && !mrw_greetings_settled(a, seq))
 		return; /* this rank is poisoned, and its next wait ends */
-	for (uint32_t i = high; i < sizeof a->call / 8 && !(mrw_spans(a) && high > 0); i += mrw_spans(a) ? 1 : team->size)
-		mrw_store_relaxed(&mine[i], i == 0 ? (words[0] & 0xffffffff00000000u) | seq : words[i]);
-	struct mrw_packet line;
 	line.unit[0] = (a->call.hash & 0xffffffffu) | (uint64_t)seq << 32;
 	line.unit[1] = a->call.hash >> 32 | (uint64_t)seq << 32;
-	if (mrw_spans(a) && high == 0) {
-		mrw_store_packet((struct mrw_packet *)(void *)said->line.unit, line);
-		(void)mrw_greetings_send(a, seq); /* failed: likewise */
-	}
 	for (uint32_t p = high; p < a->nranks; p += team->size) {
 		if (p == a->rank || mrw_is_far(a, p))
 			continue;
 		struct mrw_opening *o = &mrw_control(a, p)->heard[seq & 1][a->rank].line;
-		if (ordered) { /* after a scrub; partner: the peer's next kernel, which starts after it saw this line */
+		if (ordered) {
 			mrw_store_relaxed(&o->unit[1], line.unit[1]);
 			mrw_publish(&o->unit[0], line.unit[0]);
 		} else {
 			mrw_store_packet((struct mrw_packet *)(void *)o->unit, line);
 		}
 	}
+	for (uint32_t i = high; i < sizeof a->call / 8 && !(mrw_spans(a) && high > 0); i += mrw_spans(a) ? 1 : team->size)
+		mrw_store_relaxed(&mine[i], i == 0 ? (words[0] & 0xffffffff00000000u) | seq : words[i]);
+	if (mrw_spans(a) && high == 0) {
+		mrw_store_packet((struct mrw_packet *)(void *)said->line.unit, line);
+		(void)mrw_greetings_send(a, seq); /* failed: likewise */
+	}
+}
+MRW_STATIC_ASSERT(MRW_MAX_RANKS >= sizeof(struct mrw_call) / 8, "threads that send an opening also store the call");
+
+MRW_DEV bool mrw_op_scrubs(uint32_t channel, uint32_t seq)
+{
+	return channel == 0 && (seq & MRW_SCRUB_MASK) <= 1;
+}
+
+/* The begin of an operation before which something must be done, or which must not be. word, poison: as this thread loaded them. */
+MRW_DEV_CALL bool mrw_op_begin_rare(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t word, uint64_t poison)
+{
+	struct mrw_where w = {(uint32_t)word + 1, channel, a->rank, MRW_WAIT_OPENING, 0, 0};
+	bool scrub = mrw_op_scrubs(channel, w.seq);
+	if (scrub) {
+		mrw_scrub(team, a, w.seq, (w.seq - 1) & 1);
+		mrw_team_sync(team);
+	}
+	if (poison != 0) {
+		mrw_leave(a, w, poison);
+		return false;
+	}
+	if (team->index == 0 && (word & MRW_CHANNEL_BUSY)) { /* thread 0 loaded it before it marked it */
+		mrw_raise(a, MRW_FAULT_CONCURRENT, w, 0, 0);
+		return false;
+	}
+	mrw_stall(channel);
+	if (channel == 0)
+		mrw_opening_send(team, a, w.seq, scrub);
+	return true;
 }
 
 /* False: this thread must not work. */
@@ -75,23 +114,11 @@ MRW_DEV bool mrw_op_begin(const struct mrw_team *team, uint32_t channel, const s
 	op->round = mrw_load_relaxed(&state->round);
 	uint64_t poison = mrw_load_relaxed(&mine->poison);
 	op->seq = (uint32_t)word + 1;
-	bool scrub = channel == 0 && (op->seq & MRW_SCRUB_MASK) <= 1;
-	if (scrub) {
-		mrw_scrub(team, a, op->seq, (op->seq - 1) & 1);
-		mrw_team_sync(team);
-	}
-	struct mrw_where w = {op->seq, channel, a->rank, MRW_WAIT_OPENING, 0, 0};
-	if (poison != 0) {
-		mrw_leave(a, w, poison);
-		return false;
-	}
-	if (team->index == 0 && (word & MRW_CHANNEL_BUSY)) { /* thread 0 loaded it before it marked it */
-		mrw_raise(a, MRW_FAULT_CONCURRENT, w, 0, 0);
-		return false;
-	}
+	if (poison != 0 || (team->index == 0 && (word & MRW_CHANNEL_BUSY)) || mrw_op_scrubs(channel, op->seq))
+		return mrw_op_begin_rare(team, channel, a, word, poison);
 	mrw_stall(channel);
 	if (channel == 0)
-		mrw_opening_send(team, a, op->seq, scrub);
+		mrw_opening_send(team, a, op->seq, false);
 	return true;
 }
 

@@ -38,6 +38,7 @@ struct mrw_device {
 	void *setup_stream;        /* ours: for init, where the user's streams may be busy; NULL on the host target */
 	void *last_stream;         /* stream of the last eager launch */
 	bool launched;
+	bool early_launch;         /* kernels wait for their predecessor themselves */
 	bool spans;                /* kernels and memory are those of a communicator that spans hosts */
 	void *event;
 	uint64_t capture_id;       /* 0 none */

@@ -18,6 +18,15 @@ struct mrw_team {
 	uint32_t *dismissed; /* shared memory; NULL in blocks without a signal warp */
 };
 
+/* Kernels may be launched before their predecessor in the stream has left (device/cuda.c): first of all they wait for its end and its
+ * stores. Nothing to wait for: costs nothing. */
+MRW_DEV void mrw_await_predecessor(void)
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 MRW_DEV void mrw_team_sync(const struct mrw_team *team)
 {
 	__syncwarp();

@@ -22,7 +22,7 @@
 #include "order.h"
 
 /* Compared at bootstrap: change it with any change of a word's place or meaning. */
-#define MRW_WIRE_VERSION 2u
+#define MRW_WIRE_VERSION 3u
 
 #define MRW_MAX_RANKS 16u    /* of a communicator */
 #define MRW_MAX_CHANNELS 64u
@@ -30,6 +30,8 @@
 #define MRW_MAX_LAG 1u         /* rounds a peer may be behind: large chunks and no lead beat small ones with a lead of two */
 #define MRW_ROUND_SLOTS 2u
 #define MRW_UNIT_BYTES 8u    /* payload of one packet (two units of 4 bytes) */
+#define MRW_LINE_BYTES 128u  /* a line: payload and, in its last 8 bytes, its flag (line.h) */
+#define MRW_LINE_UNITS 15u   /* of payload in a line */
 
 /* A call, as compared between ranks and printed when they differ. */
 struct mrw_call {
@@ -106,6 +108,8 @@ struct mrw_layout {
 	uint32_t channels;          /* channel cap */
 	uint32_t units;             /* packets a (format, channel, writer, parity) */
 	uint32_t chunk_bytes;       /* bytes of a staging slot, a multiple of 512 */
+	uint32_t lines;             /* lines a (channel, writer, parity); 0: none */
+	uint64_t lines_offset;
 	uint64_t packets_offset[MRW_FORMATS];
 	uint64_t staging_offset[MRW_FORMATS];
 	/* Ranks on several hosts only, else 0. A slot's place plus outbox is where this rank keeps what it sends to the rank that the slot
@@ -120,14 +124,17 @@ struct mrw_layout {
 enum mrw_posted_kind { MRW_POSTED_OPERATION, MRW_POSTED_ROUND, MRW_POSTED_KINDS };
 
 /* What the arena may cost: parts shrink as ranks and channels grow. */
-#define MRW_PACKETS_BUDGET (6ull << 20)
-#define MRW_STAGING_BUDGET (20ull << 20)
+#define MRW_PACKETS_BUDGET (4ull << 20)
+#define MRW_LINES_BUDGET (5ull << 20)
+#define MRW_STAGING_BUDGET (16ull << 20)
 #define MRW_HOST_STAGING_BUDGET (8ull << 20)
-#define MRW_MAX_UNITS 2048u
+#define MRW_MAX_UNITS 1024u
+#define MRW_MAX_LINES 276u /* two ranks, 64 channels: 2 MiB in one shot */
 #define MRW_MAX_CHUNK_BYTES (64u << 10)
 
 /* The one place where offsets are made. nranks >= 2. */
-MRW_PURE struct mrw_layout mrw_layout_within(uint32_t nranks, uint32_t channels, uint64_t packets_budget, uint64_t staging_budget)
+MRW_PURE struct mrw_layout mrw_layout_within(uint32_t nranks, uint32_t channels, uint64_t packets_budget, uint64_t lines_budget,
+					     uint64_t staging_budget)
 {
 	struct mrw_layout l;
 	memset(&l, 0, sizeof l);
@@ -140,7 +147,10 @@ MRW_PURE struct mrw_layout mrw_layout_within(uint32_t nranks, uint32_t channels,
 	units = units > MRW_MAX_UNITS ? MRW_MAX_UNITS : units / 32 * 32;
 	uint64_t chunk = staging_budget / (writers * MRW_FORMATS * MRW_ROUND_SLOTS);
 	chunk = chunk > MRW_MAX_CHUNK_BYTES ? MRW_MAX_CHUNK_BYTES : chunk / 512 * 512;
+	uint64_t lines = lines_budget / (writers * 2 * MRW_LINE_BYTES);
+	lines = lines > MRW_MAX_LINES ? MRW_MAX_LINES : lines / 4 * 4;
 	l.units = (uint32_t)units;
+	l.lines = (uint32_t)lines;
 	l.chunk_bytes = (uint32_t)chunk;
 	uint64_t at = (sizeof(struct mrw_control) + 4095) / 4096 * 4096;
 	for (uint32_t f = 0; f < MRW_FORMATS; f++) {
@@ -148,6 +158,8 @@ MRW_PURE struct mrw_layout mrw_layout_within(uint32_t nranks, uint32_t channels,
 		if (f < packet_formats)
 			at += writers * 2 * units * sizeof(struct mrw_packet);
 	}
+	l.lines_offset = at;
+	at += writers * 2 * lines * MRW_LINE_BYTES;
 	at = (at + 4095) / 4096 * 4096;
 	for (uint32_t f = 0; f < MRW_FORMATS; f++) {
 		l.staging_offset[f] = at;
@@ -160,13 +172,13 @@ MRW_PURE struct mrw_layout mrw_layout_within(uint32_t nranks, uint32_t channels,
 /* All ranks on one host. */
 MRW_PURE struct mrw_layout mrw_layout_make(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
 {
-	return mrw_layout_within(nranks, channels, MRW_PACKETS_BUDGET, staging_budget);
+	return mrw_layout_within(nranks, channels, MRW_PACKETS_BUDGET, MRW_LINES_BUDGET, staging_budget);
 }
 
-/* Several hosts: half of each budget for what comes in, half for what goes out. */
+/* Several hosts: half of each budget for what comes in, half for what goes out. A NIC writes no whole lines: there are none. */
 MRW_PURE struct mrw_layout mrw_layout_spanning(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
 {
-	struct mrw_layout l = mrw_layout_within(nranks, channels, MRW_PACKETS_BUDGET / 2, staging_budget / 2);
+	struct mrw_layout l = mrw_layout_within(nranks, channels, MRW_PACKETS_BUDGET / 2, 0, staging_budget / 2);
 	l.outbox = l.bytes - l.packets_offset[0];
 	l.notes_offset = l.bytes + l.outbox;
 	uint64_t words = (uint64_t)channels * 2 * MRW_MAX_RANKS;
@@ -192,6 +204,14 @@ MRW_PURE struct mrw_packet *mrw_packets_at(const struct mrw_layout *l, uint8_t *
 					   uint32_t owner, uint32_t writer, uint32_t parity)
 {
 	return (struct mrw_packet *)(void *)(arena + mrw_packets_offset(l, format, channel, owner, writer, parity));
+}
+
+/* Line of (channel, writer, parity) in owner's arena. */
+MRW_PURE uint8_t *mrw_line_at(const struct mrw_layout *l, uint8_t *arena, uint32_t channel, uint32_t owner, uint32_t writer, uint32_t parity,
+			      uint32_t line)
+{
+	uint64_t index = ((uint64_t)channel * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2 + parity;
+	return arena + l->lines_offset + (index * l->lines + line) * MRW_LINE_BYTES;
 }
 
 /* Offset of the staging slot of (format, channel, writer slot, round); the next writer's is MRW_ROUND_SLOTS chunks on. */
@@ -273,7 +293,9 @@ struct mrw_page {
 	uint32_t pid, rank, nranks, wire_version;
 	/* 0, or mrw_cause() to leave for. Writer: host (abort is this store). Reader: slow waits. */
 	uint64_t abort;
-	uint64_t pad[4];
+	/* 1: the trial at init saw a line torn. Writer: this rank's kernel. Reader: its host thread, at init. */
+	uint64_t torn;
+	uint64_t pad[3];
 	struct mrw_record fault;  /* the first fault: written once */
 	struct mrw_record note;   /* the last long wait: overwritten */
 };

@@ -30,6 +30,10 @@ enum base {
 	BASE_PACKETS,       /* packets of one channel full */
 	BASE_PACKETS_ALL,   /* of all C */
 	BASE_SHARES_ALL,    /* of all C with a share each */
+	BASE_LINE,
+	BASE_LINE_EACH,     /* one line a channel */
+	BASE_LINES,         /* lines of one channel full */
+	BASE_LINES_ALL,     /* of all C */
 	BASE_CHUNK,
 	BASE_CHUNK_EACH,    /* one chunk a channel */
 	BASE_SHARE_CHUNK,   /* one chunk a share */
@@ -50,6 +54,8 @@ struct cover {
 static const struct cover covers[] = {
 	{"reductions, one-shot", MRW_ALGO_ONESHOT, {MRW_FUNC_ALL_REDUCE, MRW_FUNC_REDUCE_SCATTER}, 2, 2,
 	 {BASE_ELEMENT, BASE_UNIT, BASE_VECTOR, BASE_UNIT_EACH, BASE_ROUNDING, BASE_PACKETS, BASE_PACKETS_ALL}, 7},
+	{"reductions, lines", MRW_ALGO_LINES, {MRW_FUNC_ALL_REDUCE}, 1, 2,
+	 {BASE_ELEMENT, BASE_UNIT, BASE_LINE, BASE_LINE_EACH, BASE_LINES, BASE_LINES_ALL}, 6},
 	{"reductions, two-shot", MRW_ALGO_TWOSHOT, {MRW_FUNC_ALL_REDUCE}, 1, 3,
 	 {BASE_ELEMENT, BASE_UNIT, BASE_VECTOR, BASE_QUANTA, BASE_UNIT_EACH, BASE_PACKETS, BASE_PACKETS_ALL, BASE_SHARES_ALL}, 8},
 	{"reductions, bulk", MRW_ALGO_BULK, {MRW_FUNC_ALL_REDUCE, MRW_FUNC_REDUCE_SCATTER}, 2, 2,
@@ -266,6 +272,10 @@ static uint64_t base_bytes(enum base base, const struct mrw_layout *l, uint32_t 
 	case BASE_PACKETS: return packets;
 	case BASE_PACKETS_ALL: return packets * c;
 	case BASE_SHARES_ALL: return packets * c * shares;
+	case BASE_LINE: return MRW_LINE_UNITS * MRW_UNIT_BYTES;
+	case BASE_LINE_EACH: return c * MRW_LINE_UNITS * MRW_UNIT_BYTES;
+	case BASE_LINES: return (uint64_t)l->lines * MRW_LINE_UNITS * MRW_UNIT_BYTES;
+	case BASE_LINES_ALL: return l->lines * c * MRW_LINE_UNITS * MRW_UNIT_BYTES;
 	case BASE_CHUNK: return l->chunk_bytes;
 	case BASE_CHUNK_EACH: return l->chunk_bytes * c;
 	case BASE_SHARE_CHUNK: return l->chunk_bytes * shares;

@@ -287,10 +287,18 @@ void gpu_graph_destroy(void *graph, void *exec)
 		(void)CHECK(cudaGraphDestroy((cudaGraph_t)graph));
 }
 
+/* Edges may be programmatic (a kernel launched early), which a query without their data refuses to hide. */
 static int edges_of(cudaGraph_t graph, cudaGraphNode_t *from, cudaGraphNode_t *to, size_t *count)
 {
+#if CUDART_VERSION >= 12030
+	cudaGraphEdgeData *data = from ? calloc(*count + 1, sizeof *data) : NULL;
 #if CUDART_VERSION >= 13000
-	return CHECK(cudaGraphGetEdges(graph, from, to, NULL, count));
+	int result = CHECK(cudaGraphGetEdges(graph, from, to, data, count));
+#else
+	int result = CHECK(cudaGraphGetEdges_v2(graph, from, to, data, count));
+#endif
+	free(data);
+	return result;
 #else
 	return CHECK(cudaGraphGetEdges(graph, from, to, count));
 #endif

@@ -20,6 +20,9 @@ SCHEDULE = "src/collectives/schedule.h"
 SELECT = "src/collectives/select.c"
 REDUCE_PACKETS = "src/collectives/reduce_packets.h"
 REDUCE_BULK = "src/collectives/reduce_bulk.h"
+QUICK = "src/collectives/reduce_quick.h"
+LINES = "src/collectives/reduce_lines.h"
+LINE_HOST = "src/device/line_host.h"
 RUN = "src/collectives/run_host.h"
 MOVE_BULK = "src/collectives/move_bulk.h"
 LAUNCH = "src/launch.c"
@@ -56,12 +59,12 @@ MUTANTS = [
                                                           "(uint32_t)(v.unit[1] >> 32) == seq")], ["random"]),
     Mutant("the second flag of a packet is not checked", [(FLAG, "(uint32_t)(v.unit[0] >> 32) == seq && (uint32_t)(v.unit[1] >> 32) == seq",
                                                            "(uint32_t)(v.unit[0] >> 32) == seq")], ["random"]),
-    Mutant("a packet's parity is stuck", [(WIRE, "mrw_writer_slot(owner, writer)) * 2 + parity;", "mrw_writer_slot(owner, writer)) * 2 + parity * 0;")],
+    Mutant("a packet's parity is stuck", [(WIRE, "mrw_writer_slot(owner, writer)) * 2 + parity;\n\treturn l->packets_offset", "mrw_writer_slot(owner, writer)) * 2 + parity * 0;\n\treturn l->packets_offset")],
            ["random"]),
     Mutant("an opening's parity is stuck", [(OPERATION, "->heard[seq & 1][a->rank].line", "->heard[seq & 0][a->rank].line"),
                                             (FAULT, "->heard[seq & 1][peer].line", "->heard[seq & 0][peer].line")], ["random"]),
-    Mutant("no scrub", [(OPERATION, "\t\tmrw_scrub(team, a, op->seq, (op->seq - 1) & 1);\n", "")], ["stale flags"]),
-    Mutant("the scrub takes the wrong parity", [(OPERATION, "mrw_scrub(team, a, op->seq, (op->seq - 1) & 1)", "mrw_scrub(team, a, op->seq, op->seq & 1)")],
+    Mutant("no scrub", [(OPERATION, "\t\tmrw_scrub(team, a, w.seq, (w.seq - 1) & 1);\n", "")], ["stale flags"]),
+    Mutant("the scrub takes the wrong parity", [(OPERATION, "mrw_scrub(team, a, w.seq, (w.seq - 1) & 1)", "mrw_scrub(team, a, w.seq, w.seq & 1)")],
            ["stale flags"]),
     Mutant("the scrub forgets the second exchange", [(OPERATION, "f < (l->nranks > 2 ? MRW_FORMATS : 1)", "f < 1")], ["stale flags"]),
 
@@ -94,8 +97,8 @@ MUTANTS = [
 
     # Layout and schedule.
     Mutant("staging of two writers overlaps", [(WIRE, "at += writers * MRW_ROUND_SLOTS * chunk;", "at += writers * (MRW_ROUND_SLOTS - 1) * chunk;")], ["wire"]),
-    Mutant("packets of two channels overlap", [(WIRE, "((uint64_t)channel * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2",
-                                                "((uint64_t)channel * (l->nranks - 2) + mrw_writer_slot(owner, writer)) * 2")], ["wire"]),
+    Mutant("packets of two channels overlap", [(WIRE, "((uint64_t)channel * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2 + parity;\n\treturn l->packets_offset",
+                                                "((uint64_t)channel * (l->nranks - 2) + mrw_writer_slot(owner, writer)) * 2 + parity;\n\treturn l->packets_offset")], ["wire"]),
     Mutant("the second packets lie on the first", [(WIRE, "at += writers * 2 * units * sizeof(struct mrw_packet);", "at += writers * units * sizeof(struct mrw_packet);")],
            ["wire"]),
     Mutant("writers below and above share a slot", [(WIRE, "return writer < owner ? writer : writer - 1;", "return writer < owner ? writer : writer - owner;")],
@@ -115,13 +118,23 @@ MUTANTS = [
                                                    "for (uint32_t n = 0, p = a->nranks - 1; n < a->nranks; n++, p--) {\n\t\tuint32_t payload[2]"),
                                                   (REDUCE_PACKETS, "mrw_unit_combine(reduction, acc, payload, p == 0)",
                                                    "mrw_unit_combine(reduction, acc, payload, n == 0)")], ["random 3"]),
-    Mutant("batches of packets are added in another order",
-           [(REDUCE_PACKETS, "for (uint32_t p = 0; p < a->nranks; p++) {\n\t\tstruct mrw_packet v[",
-             "for (uint32_t n = 0, p = a->rank; n < a->nranks; n++, p = p + 1 < a->nranks ? p + 1 : 0) {\n\t\tstruct mrw_packet v["),
-            (REDUCE_PACKETS, "b->own[k], p == 0)", "b->own[k], n == 0)"), (REDUCE_PACKETS, "acc[k], payload, p == 0)", "acc[k], payload, n == 0)")],
+    Mutant("quick packets are added in another order",
+           [(QUICK, "payload, p == 0);", "payload, p == a->rank);"),
+            (QUICK, "for (uint32_t p = 0; p < a->nranks; p++) {", "for (uint32_t n = 0, p = a->rank; n < a->nranks; n++, p = p + 1 < a->nranks ? p + 1 : 0) {"),
+            (QUICK, "slot += 2 * a->layout.units; /* the next writer's */", "slot = mrw_packets_at(&a->layout, a->arena[a->rank], 0, channel, a->rank, (p + 1) % a->nranks == a->rank ? p : (p + 1) % a->nranks, seq & 1) + i;"),
+            (QUICK, "a->rank ? 0 : 1, seq & 1) + i;", "(a->rank + 1) % a->nranks, seq & 1) + i;")],
            ["random 3"]),
-    Mutant("a late batch of packets is lost", [(REDUCE_PACKETS, "step, count, b))\n\t\t\treturn base;", "step, count, b))\n\t\t\treturn base + step;")],
-           ["stale flags"]),
+    Mutant("a late quick packet is lost", [(QUICK, "a, op.seq, i);\n\t\t\t\tbreak;", "a, op.seq, i + team->size);\n\t\t\t\tbreak;")], ["stale flags"]),
+    Mutant("a line's flag is not checked", [(LINE_HOST, "if (mrw_load_relaxed(&words[MRW_LINE_UNITS]) != mrw_line_flag(seq))\n\t\treturn false;", "(void)seq;")],
+           ["random"]),
+    Mutant("a line's flag is not observed", [(LINE_HOST, "\tmrw_observed(&words[MRW_LINE_UNITS]);\n", "")], ["tsan"], True),
+    Mutant("a line's parity is stuck", [(WIRE, "mrw_writer_slot(owner, writer)) * 2 + parity;\n\treturn arena", "mrw_writer_slot(owner, writer)) * 2 + parity * 0;\n\treturn arena")],
+           ["random"]),
+    Mutant("lines are added in another order",
+           [(LINES, "for (uint32_t p = 0; p < a->nranks; p++) {\n\t\tuint32_t part", "for (uint32_t n = 0, p = a->rank; n < a->nranks; n++, p = p + 1 < a->nranks ? p + 1 : 0) {\n\t\tuint32_t part"),
+            (LINES, "part[k][u], p == 0);", "part[k][u], n == 0);")], ["random 3"]),
+    Mutant("a late pass of lines is lost", [(LINES, "scalar))\n\t\t\treturn first;", "scalar))\n\t\t\treturn first + batch * w->step;")], ["stale flags"]),
+    Mutant("the scrub forgets lines", [(OPERATION, "l->channels && l->lines > 0; c++)", "l->channels && c > c; c++)")], ["stale flags"]),
     Mutant("chunks are added in another order", [(REDUCE_BULK, "return r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, r) * s.stride;",
                                                   "return s.nranks - 1 - r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, s.nranks - 1 - r) * s.stride;")],
            ["random 3"]),

@@ -42,6 +42,14 @@ static void check_bulk(const struct mrw_select_input *in, const struct mrw_plan 
 	assert_true(in->func != MRW_FUNC_BARRIER && in->bytes > 0);
 }
 
+static void check_lines(const struct mrw_select_input *in, const struct mrw_plan *p)
+{
+	uint64_t units = mrw_units_per_channel(in->bytes, p->channels);
+	assert_true(in->lines && in->func == MRW_FUNC_ALL_REDUCE && in->bytes > 0);
+	assert_true((units + MRW_LINE_UNITS - 1) / MRW_LINE_UNITS <= in->layout.lines);
+	assert_int_equal(p->kernel, MRW_KERNEL_REDUCE_LINES);
+}
+
 static void check(const struct mrw_select_input *in)
 {
 	struct mrw_plan p = mrw_select(in), again = mrw_select(in);
@@ -62,6 +70,8 @@ static void check(const struct mrw_select_input *in)
 		assert_int_equal(p.algo, in->forced_algo);
 	if (p.algo == MRW_ALGO_BULK)
 		check_bulk(in, &p);
+	else if (p.algo == MRW_ALGO_LINES)
+		check_lines(in, &p);
 	else
 		check_packets(in, &p);
 }
@@ -93,7 +103,7 @@ static void every_plan_can_be_carried(void **state)
 					in.layout = mrw_layout_make(in.nranks, caps[c], target == MARROW_TARGET_HOST ? MRW_HOST_STAGING_BUDGET
 													    : MRW_STAGING_BUDGET);
 				for (uint32_t func = 0; func < MRW_FUNC_COUNT; func++)
-					for (in.forced_algo = -1; in.forced_algo < MRW_ALGO_COUNT; in.forced_algo++)
+					for (in.forced_algo = -1; in.forced_algo < MRW_ALGO_COUNT; in.forced_algo++, in.lines = !in.lines)
 						for (size_t k = 0; k < COUNT(forced_channels); k++) {
 							in.func = (enum mrw_func)func;
 							in.forced_channels = forced_channels[k];

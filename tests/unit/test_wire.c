@@ -47,6 +47,8 @@ static void take_all(const struct mrw_layout *l, uint32_t owner)
 				for (uint32_t parity = 0; parity < 2; parity++)
 					take(l, (uint64_t)((uint8_t *)mrw_packets_at(l, arena, f, c, owner, w, parity) - arena),
 					     l->units * sizeof(struct mrw_packet));
+			for (uint32_t parity = 0; parity < 2 && l->lines > 0; parity++)
+				take(l, (uint64_t)(mrw_line_at(l, arena, c, owner, w, parity, 0) - arena), l->lines * MRW_LINE_BYTES);
 			for (uint32_t f = 0; f < MRW_FORMATS; f++)
 				for (uint64_t round = 0; round < MRW_ROUND_SLOTS; round++)
 					take(l, (uint64_t)(mrw_staging_at(l, arena, f, c, owner, w, round) - arena), l->chunk_bytes);
@@ -78,6 +80,8 @@ static void sizes_fit(void **state)
 				assert_int_equal(l.channels, c);
 				assert_in_range(l.units, 32, MRW_MAX_UNITS);
 				assert_in_range(l.chunk_bytes, 512, MRW_MAX_CHUNK_BYTES);
+				assert_in_range(l.lines, 4, MRW_MAX_LINES);
+				assert_int_equal(l.lines_offset % MRW_LINE_BYTES, 0);
 				assert_int_equal(l.bytes % 4096, 0);
 				/* 32 MiB less the target's own pages and records */
 				assert_true(l.bytes <= 29ull << 20);
