@@ -69,6 +69,19 @@ MARROW_API enum marrow_status marrow_comm_init(struct marrow_comm **comm, uint32
  * else Open MPI's OMPI_COMM_WORLD_RANK/SIZE with MARROW_ROOT. The CUDA device is local rank modulo device count and stays current. */
 MARROW_API enum marrow_status marrow_comm_init_env(struct marrow_comm **comm, const struct marrow_config *config);
 
+/* Collective over the ranks of comm: those with the same color (>= 0) become a communicator, numbered by key, then by rank in comm.
+ * MARROW_NO_COLOR: takes part, gets NULL. config as for init; NULL takes comm's. comm stays usable. In a group the work is done at its end. */
+#define MARROW_NO_COLOR (-1)
+MARROW_API enum marrow_status marrow_comm_split(struct marrow_comm *comm, int32_t color, int32_t key, struct marrow_comm **split,
+						const struct marrow_config *config);
+/* Collective over the ranks of comm but the excluded ones (ascending, the same on all; they need not be alive): makes a communicator of
+ * them in their order. MARROW_SHRINK_DEFAULT: comm must be sound and its operations are waited for. MARROW_SHRINK_ABORT: comm is aborted
+ * first, which is the way on after a failure. comm then remains to be destroyed. Not in a group. */
+#define MARROW_SHRINK_DEFAULT 0
+#define MARROW_SHRINK_ABORT 1
+MARROW_API enum marrow_status marrow_comm_shrink(struct marrow_comm *comm, const uint32_t *exclude, uint32_t nexclude, uint32_t flags,
+						 struct marrow_comm **shrunk, const struct marrow_config *config);
+
 MARROW_API enum marrow_status marrow_comm_rank(const struct marrow_comm *comm, uint32_t *rank);
 MARROW_API enum marrow_status marrow_comm_count(const struct marrow_comm *comm, uint32_t *nranks);
 MARROW_API enum marrow_status marrow_comm_device(const struct marrow_comm *comm, int32_t *device);
@@ -97,6 +110,11 @@ MARROW_API enum marrow_status marrow_comm_async_error(struct marrow_comm *comm, 
  * If a call in the group failed, end issues nothing and returns that status. */
 MARROW_API enum marrow_status marrow_group_start(void);
 MARROW_API enum marrow_status marrow_group_end(void);
+
+/* Memory of the CUDA device current at the call that is best suited to be a buffer (shareable, registrable); of the host target: page-aligned memory. Buffers
+ * need not come from here. Free with marrow_mem_free() only; NULL is allowed there. bytes > 0. */
+MARROW_API enum marrow_status marrow_mem_alloc(void **memory, size_t bytes, enum marrow_target target);
+MARROW_API enum marrow_status marrow_mem_free(void *memory);
 
 #ifdef __cplusplus
 }
