@@ -126,6 +126,9 @@ enum marrow_status mrw_split_build(struct marrow_comm *child);
 /* launch.c */
 enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,
 				 enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task);
+/* reduce_scatter_v: counts of all ranks. */
+enum marrow_status mrw_plan_call_v(struct marrow_comm *comm, const void *send, void *recv, const size_t *counts, enum marrow_type type,
+				   enum marrow_op op, void *stream, struct mrw_task *task);
 enum marrow_status mrw_issue(struct mrw_task *task);
 const char *mrw_func_name(uint32_t func);
 const char *mrw_type_name(uint32_t type);

@@ -54,6 +54,16 @@ static void wrong_buffers(struct marrow_comm *c, const struct ground *g, uint32_
 	BAD(marrow_broadcast(s, NULL, 1, MARROW_INT8, 0, c, st), "broadcast|NULL|recv");
 	if (rank == 0)
 		BAD(marrow_broadcast(NULL, r, 1, MARROW_INT8, 0, c, st), "broadcast|NULL|send");
+	BAD(marrow_reduce(NULL, r, 1, MARROW_FLOAT32, MARROW_SUM, 0, c, st), "reduce|NULL|send");
+	if (rank == 0)
+		BAD(marrow_reduce(s, NULL, 1, MARROW_FLOAT32, MARROW_SUM, 0, c, st), "reduce|NULL|recv");
+	size_t counts[4] = {1, 1, 1, 1}, none[4] = {0, 0, 0, 0};
+	BAD(marrow_reduce_scatter_v(s, r, NULL, MARROW_FLOAT32, MARROW_SUM, c, st), "reduce_scatter_v|counts|NULL");
+	BAD(marrow_reduce_scatter_v(NULL, r, counts, MARROW_FLOAT32, MARROW_SUM, c, st), "reduce_scatter_v|NULL|send");
+	BAD(marrow_reduce_scatter_v(s, NULL, counts, MARROW_FLOAT32, MARROW_SUM, c, st), "reduce_scatter_v|NULL|recv");
+	FINE(marrow_reduce_scatter_v(NULL, NULL, none, MARROW_FLOAT32, MARROW_SUM, c, st));
+	FINE(marrow_reduce(s, rank == 0 ? r : NULL, 1, MARROW_FLOAT32, MARROW_SUM, 0, c, st));
+	FINE(marrow_reduce(NULL, NULL, 0, MARROW_FLOAT32, MARROW_SUM, 0, c, st));
 	FINE(marrow_all_reduce(NULL, NULL, 0, MARROW_FLOAT32, MARROW_SUM, c, st));
 	FINE(marrow_all_gather(NULL, NULL, 0, MARROW_FLOAT32, c, st));
 	FINE(marrow_broadcast(rank == 0 ? s : NULL, r, 1, MARROW_FLOAT32, 0, c, st));
@@ -72,6 +82,14 @@ static void wrong_values(struct marrow_comm *c, const struct ground *g, uint32_t
 	BAD(marrow_all_reduce(s, r, 1, MARROW_FLOAT32, MARROW_OP_MAX, c, st), "2147483647");
 	BAD(marrow_broadcast(s, r, 1, MARROW_FLOAT32, ranks, c, st), ranks == 1 ? "root 1|0 to 0" : "root 2|0 to 1");
 	BAD(marrow_broadcast(s, r, 1, MARROW_FLOAT32, UINT32_MAX, c, st), "root 4294967295");
+	size_t counts[4] = {1, 1, 1, 1}, huge[4] = {SIZE_MAX / 4, SIZE_MAX / 4, SIZE_MAX / 4, SIZE_MAX / 4};
+	BAD(marrow_reduce(s, r, 1, MARROW_FLOAT32, MARROW_SUM, ranks, c, st), ranks == 1 ? "reduce: root 1|0 to 0" : "reduce: root 2|0 to 1");
+	BAD(marrow_reduce(s, r, 1, BAD_TYPE, MARROW_SUM, 0, c, st), "reduce|99|type");
+	BAD(marrow_reduce(s, r, 1, MARROW_FLOAT32, BAD_OP, 0, c, st), "reduce|7|marrow_op");
+	BAD(marrow_reduce(s, r, SIZE_MAX / 4, MARROW_FLOAT32, MARROW_SUM, 0, c, st), "reduce|overflows");
+	BAD(marrow_reduce_scatter_v(s, r, counts, BAD_TYPE, MARROW_SUM, c, st), "reduce_scatter_v|99|type");
+	BAD(marrow_reduce_scatter_v(s, r, counts, MARROW_FLOAT32, BAD_OP, c, st), "reduce_scatter_v|7|marrow_op");
+	BAD(marrow_reduce_scatter_v(s, r, huge, MARROW_FLOAT32, MARROW_SUM, c, st), "reduce_scatter_v|overflow");
 	BAD(marrow_all_reduce(s, r, (size_t)-1, MARROW_INT8, MARROW_SUM, c, st), "18446744073709551615|overflows|negative");
 	BAD(marrow_all_reduce(s, r, (size_t)-5, MARROW_FLOAT64, MARROW_SUM, c, st), "overflows|f64");
 	BAD(marrow_all_gather(s, r, (size_t)1 << 61, MARROW_FLOAT64, c, st), "all_gather|overflows");
