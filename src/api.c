@@ -278,7 +278,7 @@ static bool drain_poll(void *p)
 	return (now.tv_sec - d->since.tv_sec) * 1000 + (now.tv_nsec - d->since.tv_nsec) / 1000000 < MRW_DRAIN_MS;
 }
 
-static enum marrow_status drain(struct marrow_comm *comm)
+enum marrow_status mrw_comm_drain(struct marrow_comm *comm)
 {
 	struct drain d = {comm, {0, 0}};
 	return comm->device.runtime->finish(&comm->device, drain_poll, &d);
@@ -302,7 +302,7 @@ static enum marrow_status send_rest(struct marrow_comm *comm)
 
 static enum marrow_status finalize(struct marrow_comm *comm)
 {
-	enum marrow_status status = drain(comm);
+	enum marrow_status status = mrw_comm_drain(comm);
 	if (status != MARROW_SUCCESS)
 		return status;
 	if (comm->network)

@@ -412,7 +412,8 @@ static void host_watch(void *p, uint32_t peer)
 static enum marrow_status join(struct marrow_comm *comm)
 {
 	struct mrw_device *d = &comm->device;
-	struct mrw_boot_options options = {comm->timeout_ms ? comm->timeout_ms : MRW_DEFAULT_INIT_MS, comm->init.ifname};
+	struct mrw_boot_options options = {comm->timeout_ms ? comm->timeout_ms : MRW_DEFAULT_INIT_MS, comm->init.ifname,
+					   comm->init.without};
 	struct introduction mine, *all = NULL;
 	struct mrw_page *page = NULL;
 	enum marrow_status status;

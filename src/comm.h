@@ -42,6 +42,7 @@ struct mrw_init {
 	struct marrow_comm *parent;  /* split: NULL else; it may be gone by the end of a group: see parent_generation */
 	uint64_t parent_generation;
 	int32_t color, key;
+	uint32_t without;            /* shrink: bit r: rank r of the parent is left out */
 };
 
 /* Handles are never returned to the allocator but reused: a stale one is recognised by its life. */
@@ -114,6 +115,9 @@ enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets);
 void mrw_comm_look_waiting(struct marrow_comm *comm, uint32_t peer);
 /* The communicator has failed, in these words, unless it had before. */
 void mrw_comm_fail(struct marrow_comm *comm, enum marrow_status status, const char *text);
+
+/* api.c: waits until this rank's operations are done; once the communicator has failed 5 s at most: MARROW_TIMEOUT, no text. */
+enum marrow_status mrw_comm_drain(struct marrow_comm *comm);
 
 /* split.c */
 /* A handle for a communicator made from parent, on its device. config NULL: as parent. The handle comes back even where config is wrong:
