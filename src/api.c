@@ -91,6 +91,11 @@ static enum marrow_status target_from_text(const char *text, enum marrow_target 
 	return MARROW_SUCCESS;
 }
 
+enum marrow_status mrw_target_from_env(enum marrow_target *target)
+{
+	return target_from_text(mrw_env_string(MRW_ENV_TARGET), target);
+}
+
 enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct marrow_config *user)
 {
 	struct marrow_config config = MARROW_CONFIG_INIT;
@@ -103,7 +108,7 @@ enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct mar
 					user->size, sizeof config);
 		memcpy(&config, user, user->size);
 	}
-	MRW_TRY(target_from_text(mrw_env_string(MRW_ENV_TARGET), &comm->init.target));
+	MRW_TRY(mrw_target_from_env(&comm->init.target));
 	if (config.target != MARROW_TARGET_AUTO)
 		comm->init.target = config.target;
 	if ((uint32_t)config.target > MARROW_TARGET_CUDA)

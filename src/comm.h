@@ -96,6 +96,8 @@ struct mrw_task {
 /* comm.c */
 struct marrow_comm *mrw_comm_take(void);
 void mrw_comm_give_back(struct marrow_comm *comm);
+/* AUTO: cuda where build and machine have it. */
+enum marrow_status mrw_choose_runtime(enum marrow_target target, const struct mrw_runtime **runtime);
 /* Chooses and opens the device, the first step of mrw_comm_build(); what it leaves is dismantled. */
 enum marrow_status mrw_comm_open(struct marrow_comm *comm);
 /* Does what comm->init says: the blocking part of marrow_comm_init(). On failure everything is undone but the handle. */
@@ -107,6 +109,8 @@ enum marrow_status mrw_comm_leave(struct marrow_comm *comm, enum marrow_status s
 /* What both init functions end in; local_rank >= 0 chooses the CUDA device. Arguments have been checked, id but for one rank. */
 enum marrow_status mrw_comm_create(struct marrow_comm **out, uint32_t nranks, const struct marrow_unique_id *id, uint32_t rank,
 				   int32_t local_rank, const struct marrow_config *config);
+/* What MARROW_TARGET says, or AUTO. */
+enum marrow_status mrw_target_from_env(enum marrow_target *target);
 /* Config over environment over default. */
 enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct marrow_config *config);
 /* Reads the fault record and the sockets; fills async_status and error. */

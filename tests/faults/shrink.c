@@ -58,8 +58,8 @@ static void killed(struct crew_member *self)
 	const char *wrong;
 	crew_init(self, BYTES, INIT_MS);
 	enum marrow_status status = MARROW_SUCCESS;
-	for (int i = 0; status == MARROW_SUCCESS; i++) {
-		if (i == 20 && dead >> self->rank & 1)
+	for (int i = 0; status == MARROW_SUCCESS || dead >> self->rank & 1; i++) {
+		if ((i == 20 || status != MARROW_SUCCESS) && dead >> self->rank & 1) /* another's death may be felt before */
 			kill(getpid(), SIGKILL);
 		status = act_done(i % 4 ? &small : &large, &self->ground, self->comm);
 	}
