@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-static const char *const func_names[MRW_FUNC_COUNT] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier"};
+static const char *const func_names[MRW_FUNC_COUNT] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier",
+						       "reduce", "reduce_scatter_v"};
 static const char *const op_names[] = {"sum", "prod", "max", "min", "avg"};
 
 const char *mrw_func_name(uint32_t func)
@@ -42,7 +43,7 @@ uint32_t mrw_type_bytes(uint32_t type)
 
 static bool is_float(uint32_t type)
 {
-	return type == MARROW_FLOAT16 || type == MARROW_BFLOAT16 || type == MARROW_FLOAT32 || type == MARROW_FLOAT64;
+	return type >= MARROW_FLOAT16; /* and all behind it */
 }
 
 static const char *op_name(uint32_t op)
@@ -60,6 +61,12 @@ void mrw_call_text(const struct mrw_call *call, char *text, size_t bytes)
 	else if (call->func == MRW_FUNC_BROADCAST)
 		n = snprintf(text + at, bytes - at, "count %llu, %s, root %u) [%s, %u channels]", (unsigned long long)call->count,
 			     mrw_type_name(call->type), call->root, algo, call->channels);
+	else if (call->func == MRW_FUNC_REDUCE)
+		n = snprintf(text + at, bytes - at, "count %llu, %s, %s, root %u) [%s, %u channels]", (unsigned long long)call->count,
+			     mrw_type_name(call->type), op_name(call->op), call->root, algo, call->channels);
+	else if (call->func == MRW_FUNC_REDUCE_SCATTER_V)
+		n = snprintf(text + at, bytes - at, "counts of sum %llu and digest %08x, %s, %s) [%s, %u channels]", (unsigned long long)call->count,
+			     (uint32_t)(call->blocks ^ call->blocks >> 32), mrw_type_name(call->type), op_name(call->op), algo, call->channels);
 	else if (call->func == MRW_FUNC_ALL_GATHER)
 		n = snprintf(text + at, bytes - at, "count %llu, %s) [%s, %u channels]", (unsigned long long)call->count,
 			     mrw_type_name(call->type), algo, call->channels);
@@ -113,7 +120,7 @@ static enum marrow_status check_buffer(struct marrow_comm *comm, enum mrw_func f
 
 static enum marrow_status check_op(struct marrow_comm *comm, enum mrw_func func, enum marrow_type type, enum marrow_op op)
 {
-	if (func != MRW_FUNC_ALL_REDUCE && func != MRW_FUNC_REDUCE_SCATTER)
+	if (!mrw_reduces(func))
 		return MARROW_SUCCESS;
 	if (op >= MARROW_SUM && op <= MARROW_AVG)
 		return MARROW_SUCCESS;
@@ -154,64 +161,122 @@ static bool is_quick(const struct marrow_comm *comm, enum mrw_func func, enum mr
 	       ((uintptr_t)a->in | (uintptr_t)a->out | a->bytes) % MRW_UNIT_BYTES == 0;
 }
 
-enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,
-				 enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task)
+/* Where the blocks end, in bytes; *most: the largest one. False on overflow. */
+static bool place_blocks(const size_t *counts, uint32_t nranks, uint32_t elem, uint64_t *ends, uint64_t *most)
 {
-	uint64_t block, send_bytes, recv_bytes;
+	uint64_t end = 0;
+	*most = 0;
+	for (uint32_t r = 0; r < nranks; r++) {
+		if (counts[r] > (INT64_MAX - end) / elem)
+			return false;
+		uint64_t bytes = (uint64_t)counts[r] * elem;
+		*most = bytes > *most ? bytes : *most;
+		ends[r] = end += bytes;
+	}
+	return true;
+}
+
+/* 64 bits over the ends of the blocks; never 0. */
+static uint64_t blocks_digest(const uint64_t *ends, uint32_t nranks)
+{
+	uint64_t h = 0xcbf29ce484222325u;
+	for (uint32_t r = 0; r < nranks; r++) {
+		h = (h ^ ends[r]) * 0xd6e8feb86659fd93u;
+		h ^= h >> 32;
+	}
+	return h ? h : 1;
+}
+
+/* counts: reduce_scatter_v only. */
+static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count, const size_t *counts,
+			       enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task)
+{
+	uint64_t block, send_bytes, recv_bytes, ends[MRW_MAX_RANKS] = {0};
 	uint32_t elem = mrw_type_bytes((uint32_t)type);
+	bool straight = func == MRW_FUNC_REDUCE && comm->nranks == 2;
 	if (elem == 0)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: %d is no element type: use enum marrow_type", mrw_func_name(func), (int)type);
-	if (!sizes(func, count, elem, comm->nranks, &block, &send_bytes, &recv_bytes))
+	if (counts) {
+		if (!place_blocks(counts, comm->nranks, elem, ends, &block))
+			return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: the counts of %s overflow (a negative count?)", mrw_func_name(func),
+					mrw_type_name(type));
+		send_bytes = ends[comm->nranks - 1];
+		recv_bytes = (uint64_t)counts[comm->rank] * elem;
+		count = send_bytes / elem;
+	} else if (!sizes(func, count, elem, comm->nranks, &block, &send_bytes, &recv_bytes))
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: count %zu of %s over %u ranks overflows (a negative count?)", mrw_func_name(func),
 				count, mrw_type_name(type), comm->nranks);
-	if (func == MRW_FUNC_BROADCAST && root >= comm->nranks)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "broadcast: root %u, but the communicator has ranks 0 to %u", root, comm->nranks - 1);
+	if (mrw_has_root(func) && root >= comm->nranks)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: root %u, but the communicator has ranks 0 to %u", mrw_func_name(func), root,
+				comm->nranks - 1);
 	MRW_TRY(check_op(comm, func, type, op));
 	if (func != MRW_FUNC_BROADCAST || root == comm->rank)
 		MRW_TRY(check_buffer(comm, func, "send", send, send_bytes));
-	MRW_TRY(check_buffer(comm, func, "recv", recv, recv_bytes));
+	if (func != MRW_FUNC_REDUCE || root == comm->rank)
+		MRW_TRY(check_buffer(comm, func, "recv", recv, recv_bytes));
 
 	struct mrw_select_input in = {func, comm->device.runtime->target, block, comm->nranks, comm->args.layout, comm->channel_cap,
 				      comm->lines, comm->forced_algo, comm->forced_channels};
-	struct mrw_plan plan = mrw_select(&in);
+	struct mrw_plan chosen = mrw_select(&in);
 	if (mrw_log_topic_enabled(MRW_TOPIC_SELECT))
 		mrw_log_note(MRW_TOPIC_SELECT, "select: %s %llu bytes: %s, %u channels, chunk %u, lag %u (%s)", mrw_func_name(func),
-			(unsigned long long)block, mrw_algo_name(plan.algo), plan.channels, plan.chunk_bytes, plan.lag, plan.reason);
+			(unsigned long long)block, mrw_algo_name(chosen.algo), chosen.channels, chosen.chunk_bytes, chosen.lag, chosen.reason);
 	task->comm = comm;
 	task->generation = comm->generation;
 	task->stream = stream;
-	task->kernel = plan.kernel;
+	task->kernel = chosen.kernel;
 	task->type = type;
-	task->threads = plan.threads;
+	task->threads = chosen.threads;
 	task->args = comm->args;
 	struct mrw_args *a = &task->args;
 	a->in = send ? send : nowhere;
 	a->out = recv ? recv : nowhere;
 	a->bytes = block;
-	a->share_bytes = mrw_has_shares(func) ? mrw_share_bytes(block, comm->nranks) : 0;
-	bool whole = plan.algo == MRW_ALGO_ONESHOT || plan.algo == MRW_ALGO_LINES || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
-	a->units = (uint32_t)mrw_units_per_channel(whole ? block : a->share_bytes, plan.channels);
-	if (plan.algo == MRW_ALGO_LINES)
+	a->share_bytes = mrw_has_shares(func) && !straight ? mrw_share_bytes(block, comm->nranks) : 0;
+	a->uneven = straight || counts != NULL;
+	if (straight) { /* the root owns everything */
+		ends[0] = root == 0 ? block : 0;
+		ends[1] = block;
+	}
+	memcpy(a->ends, ends, sizeof a->ends);
+	bool whole = chosen.algo == MRW_ALGO_ONESHOT || chosen.algo == MRW_ALGO_LINES || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
+	a->units = (uint32_t)mrw_units_per_channel(whole ? block : a->share_bytes, chosen.channels);
+	if (chosen.algo == MRW_ALGO_LINES)
 		a->units = (a->units + MRW_LINE_UNITS - 1) / MRW_LINE_UNITS * MRW_LINE_UNITS;
-	bool reduces = func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER;
+	bool reduces = mrw_reduces(func);
 	if (reduces)
 		describe_op(comm, op, a);
-	if (plan.kernel == MRW_KERNEL_REDUCE_PACKETS && is_quick(comm, func, plan.algo, a))
+	if (chosen.kernel == MRW_KERNEL_REDUCE_PACKETS && is_quick(comm, func, chosen.algo, a))
 		task->kernel = MRW_KERNEL_REDUCE_QUICK;
 	struct mrw_call *c = &a->call;
 	c->func = (uint8_t)func;
 	c->type = (uint8_t)type;
 	c->op = (uint8_t)(a->scaled ? MARROW_OP_DYNAMIC : reduces ? op : 0);
-	c->algo = (uint8_t)plan.algo;
+	c->algo = (uint8_t)chosen.algo;
 	c->root = root;
-	c->channels = plan.channels;
+	c->channels = chosen.channels;
 	c->count = count;
-	c->chunk_bytes = plan.chunk_bytes;
-	c->lag = plan.lag;
+	c->chunk_bytes = chosen.chunk_bytes;
+	c->lag = chosen.lag;
+	c->blocks = counts ? blocks_digest(ends, comm->nranks) : 0;
 	c->hash = mrw_call_hash(c);
 	/* A reduction of floats makes NaNs canonical even if it has nothing to add. */
-	task->copy = plan.algo == MRW_ALGO_LOCAL && !a->scaled && !(reduces && is_float((uint32_t)type));
+	task->copy = chosen.algo == MRW_ALGO_LOCAL && !a->scaled && !(reduces && is_float((uint32_t)type));
 	return MARROW_SUCCESS;
+}
+
+enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,
+				 enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task)
+{
+	return plan(comm, func, send, recv, count, NULL, type, op, root, stream, task);
+}
+
+enum marrow_status mrw_plan_call_v(struct marrow_comm *comm, const void *send, void *recv, const size_t *counts, enum marrow_type type,
+				   enum marrow_op op, void *stream, struct mrw_task *task)
+{
+	if (!counts)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "reduce_scatter_v: rank %u passed NULL as counts", comm->rank);
+	return plan(comm, MRW_FUNC_REDUCE_SCATTER_V, send, recv, 0, counts, type, op, 0, stream, task);
 }
 
 enum marrow_status mrw_issue(struct mrw_task *task)

@@ -36,6 +36,40 @@ MARROW_API enum marrow_status marrow_all_gather(const void *send, void *recv, si
 /* send: nranks * count elements; recv: count elements, block rank of the reduction. */
 MARROW_API enum marrow_status marrow_reduce_scatter(const void *send, void *recv, size_t count, enum marrow_type type,
 						    enum marrow_op op, struct marrow_comm *comm, void *stream);
+/* recv (root only, may be NULL elsewhere): count elements, the bits all_reduce would give. In place: send == recv on root. */
+MARROW_API enum marrow_status marrow_reduce(const void *send, void *recv, size_t count, enum marrow_type type, enum marrow_op op,
+					    uint32_t root, struct marrow_comm *comm, void *stream);
+/* send: count elements; recv (root only): nranks * count elements. In place on root: send == recv + root * count elements. */
+MARROW_API enum marrow_status marrow_gather(const void *send, void *recv, size_t count, enum marrow_type type, uint32_t root,
+					    struct marrow_comm *comm, void *stream);
+/* send (root only): nranks * count elements; recv: count elements. In place on root: recv == send + root * count elements. */
+MARROW_API enum marrow_status marrow_scatter(const void *send, void *recv, size_t count, enum marrow_type type, uint32_t root,
+					     struct marrow_comm *comm, void *stream);
+/* send, recv: nranks * count elements each; block r of send goes to rank r, block r of recv comes from it. Not in place. */
+MARROW_API enum marrow_status marrow_all_to_all(const void *send, void *recv, size_t count, enum marrow_type type,
+						struct marrow_comm *comm, void *stream);
+/* counts and displacements: nranks entries each, in elements, read during the call. What rank a sends to b (send_counts[b] there) must be
+ * what b receives from a (recv_counts[a]). Not in place. */
+MARROW_API enum marrow_status marrow_all_to_all_v(const void *send, const size_t *send_counts, const size_t *send_displs, void *recv,
+						  const size_t *recv_counts, const size_t *recv_displs, enum marrow_type type,
+						  struct marrow_comm *comm, void *stream);
+/* send: counts[rank] elements; rank r's go to recv + displs[r]. counts and displs: nranks entries, equal on all ranks.
+ * In place: send == recv + displs[rank] elements. */
+MARROW_API enum marrow_status marrow_all_gather_v(const void *send, void *recv, const size_t *counts, const size_t *displs,
+						  enum marrow_type type, struct marrow_comm *comm, void *stream);
+/* send: sum of counts elements, rank r's block behind those of the ranks before it; recv: counts[rank] elements. counts: nranks entries,
+ * equal on all ranks. In place: recv == send + the counts of the ranks before this one. */
+MARROW_API enum marrow_status marrow_reduce_scatter_v(const void *send, void *recv, const size_t *counts, enum marrow_type type,
+						      enum marrow_op op, struct marrow_comm *comm, void *stream);
+
+/* Point to point. The i-th send of a rank to a peer meets the i-th recv of that peer from it; both have the same number of bytes,
+ * else both ranks get MARROW_MISMATCH. Other ranks take no part. Calls within a group progress together, whatever their order, also to
+ * oneself; outside a group each is complete for itself: two ranks that both send first wait for each other until the deadline. */
+MARROW_API enum marrow_status marrow_send(const void *send, size_t count, enum marrow_type type, uint32_t peer,
+					  struct marrow_comm *comm, void *stream);
+MARROW_API enum marrow_status marrow_recv(void *recv, size_t count, enum marrow_type type, uint32_t peer, struct marrow_comm *comm,
+					  void *stream);
+
 /* No rank's stream passes before every rank's stream has arrived. */
 MARROW_API enum marrow_status marrow_barrier(struct marrow_comm *comm, void *stream);
 

@@ -73,6 +73,23 @@ MARROW_API enum marrow_status marrow_comm_init(struct marrow_comm **comm, uint32
  * else Open MPI's OMPI_COMM_WORLD_RANK/SIZE with MARROW_ROOT. The CUDA device is local rank modulo device count and stays current. */
 MARROW_API enum marrow_status marrow_comm_init_env(struct marrow_comm **comm, const struct marrow_config *config);
 
+/* Collective over the ranks of comm: those with the same color (>= 0) become a communicator, numbered by key, then by rank in comm.
+ * MARROW_NO_COLOR: takes part, gets NULL. config as for init, NULL takes comm's; the device is comm's. comm stays usable, also if a rank's
+ * arguments are refused, of which all ranks hear; it fails if a rank does not take part. In a group the work is done at its end: all its splits
+ * and inits succeed, or all of this thread's are undone. */
+#define MARROW_NO_COLOR (-1)
+MARROW_API enum marrow_status marrow_comm_split(struct marrow_comm *comm, int32_t color, int32_t key, struct marrow_comm **split,
+						const struct marrow_config *config);
+/* Collective over the ranks of comm but the excluded ones (ascending, the same on all; they need not be alive and do not call): makes a
+ * communicator of them in their order. MARROW_SHRINK_DEFAULT: comm must be sound; its operations are waited for and it stays usable.
+ * MARROW_SHRINK_ABORT, the way on after a failure: comm is aborted first, calls in other threads are given 5 s to return, and only destroy is left of
+ * comm. Ranks that pass different lists, do not come, or died meanwhile: an error, at the deadline of init at the latest, after which it may be
+ * tried again with another list (marrow_last_error(NULL) says what went wrong). config: as for split. Not in a group. */
+#define MARROW_SHRINK_DEFAULT 0
+#define MARROW_SHRINK_ABORT 1
+MARROW_API enum marrow_status marrow_comm_shrink(struct marrow_comm *comm, const uint32_t *exclude, uint32_t nexclude, uint32_t flags,
+						 struct marrow_comm **shrunk, const struct marrow_config *config);
+
 MARROW_API enum marrow_status marrow_comm_rank(const struct marrow_comm *comm, uint32_t *rank);
 MARROW_API enum marrow_status marrow_comm_count(const struct marrow_comm *comm, uint32_t *nranks);
 MARROW_API enum marrow_status marrow_comm_device(const struct marrow_comm *comm, int32_t *device);
@@ -101,6 +118,12 @@ MARROW_API enum marrow_status marrow_comm_async_error(struct marrow_comm *comm, 
  * If a call in the group failed, end issues nothing and returns that status. */
 MARROW_API enum marrow_status marrow_group_start(void);
 MARROW_API enum marrow_status marrow_group_end(void);
+
+/* Memory of the CUDA device current at the call that is best suited to be a buffer (shareable, registrable); of the host target: page-aligned memory. Buffers
+ * need not come from here. target AUTO: as for init. bytes > 0, rounded up to whole pages of the target; contents are undefined. Free with
+ * marrow_mem_free() only, when nothing uses the memory any more (it waits for nothing); NULL is allowed there. Any thread. */
+MARROW_API enum marrow_status marrow_mem_alloc(void **memory, size_t bytes, enum marrow_target target);
+MARROW_API enum marrow_status marrow_mem_free(void *memory);
 
 #ifdef __cplusplus
 }

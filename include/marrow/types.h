@@ -41,7 +41,8 @@ enum marrow_status {
 #undef MARROW_X
 };
 
-/* Element types: X(name, value, bytes). float16 is IEEE binary16, bfloat16 its 8-bit-exponent sibling. */
+/* Element types: X(name, value, bytes). float16 is IEEE binary16, bfloat16 its 8-bit-exponent sibling; the 8-bit floats are OCP's:
+ * e4m3 without infinities (largest 448), e5m2 with (largest 57344). */
 #define MARROW_TYPE_LIST(X) \
 	X(INT8, 0, 1) \
 	X(UINT8, 1, 1) \
@@ -52,7 +53,9 @@ enum marrow_status {
 	X(FLOAT16, 6, 2) \
 	X(FLOAT32, 7, 4) \
 	X(FLOAT64, 8, 8) \
-	X(BFLOAT16, 9, 2)
+	X(BFLOAT16, 9, 2) \
+	X(FLOAT8E4M3, 10, 1) \
+	X(FLOAT8E5M2, 11, 1)
 
 enum marrow_type {
 #define MARROW_X(name, value, bytes) MARROW_##name = value,
@@ -63,7 +66,8 @@ enum marrow_type {
 /* Reduction operations. Within a host the reduction runs in rank order: ((x0 + x1) + x2) + ...
  * 8- and 16-bit floats accumulate in float32, everything else in its own type; integers wrap; the result is rounded once.
  * avg divides that sum once by the number of ranks (integers truncate towards zero). min and max: a NaN in any
- * input makes the result NaN. Every NaN result has one bit pattern: positive, quiet, payload zero (0x7fc00000, 0x7e00, ...).
+ * input makes the result NaN. Every NaN result has one bit pattern: positive, quiet, payload zero (0x7fc00000, 0x7e00, ...), of the
+ * 8-bit floats 0x7f. A result of these beyond the largest finite value, infinity included, becomes the largest finite value of its sign.
  * premulsum operations are made by marrow_op_create_premulsum() and have values from MARROW_OP_DYNAMIC up. */
 enum marrow_op {
 	MARROW_SUM = 0,

@@ -57,6 +57,12 @@ static const void *kernel_of(bool far, enum mrw_kernel kernel, enum marrow_type 
 #if MRW_DTYPE_BF16
 	MRW_CASE(bf16, BFLOAT16)
 #endif
+#if MRW_DTYPE_F8E4M3
+	MRW_CASE(f8e4m3, FLOAT8E4M3)
+#endif
+#if MRW_DTYPE_F8E5M2
+	MRW_CASE(f8e5m2, FLOAT8E5M2)
+#endif
 #undef MRW_CASE
 	default:
 		return NULL;
@@ -382,6 +388,8 @@ const struct mrw_runtime mrw_cuda_runtime = {
 	.arena_dmabuf = mrw_cuda_arena_dmabuf,
 	.pages_map = mrw_cuda_pages_map,
 	.pages_unmap = mrw_cuda_pages_unmap,
+	.buffer_new = mrw_cuda_buffer_new,
+	.buffer_free = mrw_cuda_buffer_free,
 	.buffer_fault = mrw_cuda_buffer_fault,
 	.launch = cuda_launch,
 	.join = cuda_join,

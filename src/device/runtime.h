@@ -81,6 +81,10 @@ struct mrw_runtime {
 	 * Host target: NULL, addresses are the same. */
 	enum marrow_status (*pages_map)(struct mrw_device *d, void *pages, uint64_t bytes, bool registers, void **device);
 	void (*pages_unmap)(struct mrw_device *d, void *pages);
+	/* Memory for users, of the device current in this thread (*device), not zeroed; mapped may be more than bytes. Freed on any thread, when nothing
+	 * uses it. */
+	enum marrow_status (*buffer_new)(uint64_t bytes, struct mrw_arena *buffer, int32_t *device);
+	void (*buffer_free)(struct mrw_arena *buffer, int32_t device);
 	/* NULL if this rank's target can use the buffer, else why not. */
 	const char *(*buffer_fault)(struct mrw_device *d, const void *buffer);
 	/* Runs kernel over args->call.channels channels after the communicator's previous launch. threads: of a block (cuda). */

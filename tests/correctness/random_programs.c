@@ -46,8 +46,8 @@ static struct call draw(uint64_t *s, const struct world *w)
 {
 	struct call c;
 	memset(&c, 0, sizeof c);
-	c.func = (enum mrw_func)(world_random(s) % 8);
-	if (c.func > MRW_FUNC_BARRIER)
+	c.func = (enum mrw_func)(world_random(s) % 9);
+	if (c.func >= MRW_FUNC_COUNT)
 		c.func = MRW_FUNC_ALL_REDUCE;
 	c.type = program.types[world_random(s) % program.ntypes];
 	c.op = (uint32_t)(world_random(s) % 7);

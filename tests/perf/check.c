@@ -89,7 +89,7 @@ bool check_fill_inputs(struct perf_worker *worker, const struct perf_test *test,
 		worker_buffers(worker, rank, test, iteration, &send, &recv);
 		if (!memory_fill(worker->run, region - GUARD_BYTES, UNTOUCHED, bytes + 2 * GUARD_BYTES))
 			return false;
-		if (worker->run->collective->rooted && (int)rank->rank != test->root)
+		if (worker->run->collective->kind == PERF_BROADCAST && (int)rank->rank != test->root)
 			continue;
 		if (!fill_input(worker, test, rank->rank, region + (send - region), test->layout.send))
 			return false;
@@ -207,7 +207,8 @@ static bool count_wrong(struct perf_worker *worker, const struct perf_test *test
 		size_t first = run->collective->kind == PERF_REDUCE_SCATTER ? rank->rank * count : 0;
 
 		worker_buffers(worker, rank, test, iteration, &send, &recv);
-		for (uint32_t v = 0; v < run->expected.vectors; v++)
+		bool has_result = run->collective->kind != PERF_REDUCE || (int)rank->rank == test->root;
+		for (uint32_t v = 0; has_result && v < run->expected.vectors; v++)
 			if (!compare(worker, rank, test, recv, v * count, count, run->expected.elements + v * vector_bytes,
 				     first, wrong))
 				return false;

@@ -8,7 +8,7 @@
 
 enum { LIBRARY_ID_BYTES = 128 };
 
-enum perf_kind { PERF_ALL_REDUCE, PERF_ALL_GATHER, PERF_BROADCAST, PERF_REDUCE_SCATTER };
+enum perf_kind { PERF_ALL_REDUCE, PERF_ALL_GATHER, PERF_BROADCAST, PERF_REDUCE_SCATTER, PERF_REDUCE };
 
 struct perf_call {
 	enum perf_kind kind;

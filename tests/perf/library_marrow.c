@@ -60,6 +60,9 @@ static bool call(const struct perf_call *c)
 	case PERF_REDUCE_SCATTER:
 		return good(marrow_reduce_scatter(c->send, c->recv, c->count, c->type, op, c->comm, c->stream),
 			    "marrow_reduce_scatter", c->comm);
+	case PERF_REDUCE:
+		return good(marrow_reduce(c->send, c->recv, c->count, c->type, op, c->root, c->comm, c->stream), "marrow_reduce",
+			    c->comm);
 	}
 	return false;
 }

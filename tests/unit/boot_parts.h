@@ -65,7 +65,7 @@ static atomic_int *stage;
 static inline void *play(void *argument)
 {
 	struct part *part = argument;
-	struct mrw_boot_options options = {part->timeout_ms, part->ifname};
+	struct mrw_boot_options options = {part->timeout_ms, part->ifname, 0};
 	struct mrw_boot *boot = NULL;
 	uint64_t begin;
 
