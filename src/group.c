@@ -228,6 +228,14 @@ enum marrow_status marrow_group_start(void)
 	return MARROW_SUCCESS;
 }
 
+enum marrow_status marrow_group_fail(enum marrow_status status)
+{
+	if (group.depth == 0 || status == MARROW_SUCCESS)
+		return mrw_fail(MARROW_INVALID_USAGE, "marrow_group_fail: %s", group.depth ? "success is no failure" : "this thread is in no group");
+	mrw_group_failed(status);
+	return MARROW_SUCCESS;
+}
+
 enum marrow_status marrow_group_end(void)
 {
 	if (group.depth == 0)
