@@ -130,8 +130,7 @@ static enum marrow_status target_from_text(const char *text, enum marrow_target 
 	return MARROW_SUCCESS;
 }
 
-/* Config over environment over default. */
-static enum marrow_status configure(struct marrow_comm *comm, const struct marrow_config *user)
+enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct marrow_config *user)
 {
 	struct marrow_config config = MARROW_CONFIG_INIT;
 	const char *algo = mrw_env_string(MRW_ENV_ALGO), *host_id = mrw_env_string(MRW_ENV_HOST_ID);
@@ -193,7 +192,7 @@ enum marrow_status mrw_comm_create(struct marrow_comm **out, uint32_t nranks, co
 		comm->init.id = *id;
 	comm->init.local_rank = local_rank;
 	comm->init.device = -1;
-	MRW_TRY_GOTO(configure(comm, config));
+	MRW_TRY_GOTO(mrw_comm_configure(comm, config));
 #if MRW_HAVE_CUDA
 	if (local_rank < 0 && comm->init.device < 0 && comm->init.target != MARROW_TARGET_HOST && mrw_cuda_runtime.present())
 		comm->init.device = mrw_cuda_runtime.current();

@@ -460,14 +460,21 @@ fail:
 	return status;
 }
 
-enum marrow_status mrw_comm_build(struct marrow_comm *comm)
+enum marrow_status mrw_comm_open(struct marrow_comm *comm)
 {
 	const struct mrw_runtime *runtime;
+	if (comm->device_open)
+		return MARROW_SUCCESS;
+	MRW_TRY(choose_runtime(&comm->init, &runtime));
+	comm->device_open = true;
+	return runtime->open(&comm->device, comm->init.device, comm->init.local_rank);
+}
+
+enum marrow_status mrw_comm_build(struct marrow_comm *comm)
+{
 	enum marrow_status status;
 	mrw_log_set_rank((int32_t)comm->rank);
-	MRW_TRY_GOTO(choose_runtime(&comm->init, &runtime));
-	comm->device_open = true;
-	MRW_TRY_GOTO(runtime->open(&comm->device, comm->init.device, comm->init.local_rank));
+	MRW_TRY_GOTO(mrw_comm_open(comm));
 	comm->args.rank = comm->rank;
 	comm->args.nranks = comm->nranks;
 	comm->args.deadline_ns = (comm->timeout_ms ? comm->timeout_ms : MRW_DEFAULT_WAIT_MS) * 1000000;

@@ -39,6 +39,9 @@ struct mrw_init {
 	char ifname[64];
 	char nics[256];
 	enum marrow_target target;
+	struct marrow_comm *parent;  /* split: NULL else; it may be gone by the end of a group: see parent_generation */
+	uint64_t parent_generation;
+	int32_t color, key;
 };
 
 /* Handles are never returned to the allocator but reused: a stale one is recognised by its life. */
@@ -92,6 +95,8 @@ struct mrw_task {
 /* comm.c */
 struct marrow_comm *mrw_comm_take(void);
 void mrw_comm_give_back(struct marrow_comm *comm);
+/* Chooses and opens the device, the first step of mrw_comm_build(); what it leaves is dismantled. */
+enum marrow_status mrw_comm_open(struct marrow_comm *comm);
 /* Does what comm->init says: the blocking part of marrow_comm_init(). On failure everything is undone but the handle. */
 enum marrow_status mrw_comm_build(struct marrow_comm *comm);
 void mrw_comm_dismantle(struct marrow_comm *comm);
@@ -101,12 +106,22 @@ enum marrow_status mrw_comm_leave(struct marrow_comm *comm, enum marrow_status s
 /* What both init functions end in; local_rank >= 0 chooses the CUDA device. Arguments have been checked, id but for one rank. */
 enum marrow_status mrw_comm_create(struct marrow_comm **out, uint32_t nranks, const struct marrow_unique_id *id, uint32_t rank,
 				   int32_t local_rank, const struct marrow_config *config);
+/* Config over environment over default. */
+enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct marrow_config *config);
 /* Reads the fault record and the sockets; fills async_status and error. */
 enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets);
 /* The same from within a wait of the host target for peer. If that one left a second ago it will not come any more: the wait is told. */
 void mrw_comm_look_waiting(struct marrow_comm *comm, uint32_t peer);
 /* The communicator has failed, in these words, unless it had before. */
 void mrw_comm_fail(struct marrow_comm *comm, enum marrow_status status, const char *text);
+
+/* split.c */
+/* A handle for a communicator made from parent, on its device. config NULL: as parent. The handle comes back even where config is wrong:
+ * then *status is not MARROW_SUCCESS. NULL without memory. */
+struct marrow_comm *mrw_comm_child(const struct marrow_comm *parent, const struct marrow_config *config, enum marrow_status *status);
+/* The blocking part of marrow_comm_split(): takes part in the parent's exchange, even if split was refused here (async_status, error),
+ * and builds. MARROW_NO_COLOR: child->nranks is 0 and nothing was built. On failure all is undone but the handle. */
+enum marrow_status mrw_split_build(struct marrow_comm *child);
 
 /* launch.c */
 enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,
@@ -124,7 +139,7 @@ void mrw_call_text(const struct mrw_call *call, char *text, size_t bytes);
 bool mrw_group_active(void);
 enum marrow_status mrw_group_add(const struct mrw_task *task);
 enum marrow_status mrw_group_add_init(struct marrow_comm *comm);
-/* True if this thread's group holds calls of the communicator. */
+/* True if this thread's group holds calls of the communicator, or splits. */
 bool mrw_group_holds(const struct marrow_comm *comm);
 /* Remembers that a call of the group failed. */
 void mrw_group_failed(enum marrow_status status);

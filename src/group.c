@@ -1,6 +1,7 @@
 /* group.c - calls between group start and end: kept per thread, issued at the outermost end. */
 #include "comm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static _Thread_local struct {
@@ -27,6 +28,9 @@ bool mrw_group_holds(const struct marrow_comm *comm)
 {
 	for (size_t i = 0; i < group.count; i++)
 		if (group.tasks[i].comm == comm)
+			return true;
+	for (size_t i = 0; i < group.init_count; i++)
+		if (group.inits[i]->init.parent == comm)
 			return true;
 	return false;
 }
@@ -58,11 +62,13 @@ enum marrow_status mrw_group_add_init(struct marrow_comm *comm)
 	return MARROW_SUCCESS;
 }
 
-/* One thread of a group end: a communicator to build, or the host-target calls of one communicator in order. */
+/* One thread of a group end: a communicator to build, the splits of one parent in order, or the host-target calls of one communicator in
+ * order. */
 struct worker {
 	pthread_t thread;
 	bool started;
 	struct marrow_comm *build;
+	struct marrow_comm *parent, **inits;
 	struct marrow_comm *comm;
 	struct mrw_task *tasks;
 	size_t count;
@@ -81,10 +87,29 @@ static enum marrow_status issue_host(struct worker *w)
 	return mrw_comm_leave(w->comm, status);
 }
 
+/* All of them, whatever becomes of one: other ranks take part in each. */
+static enum marrow_status split_all(struct worker *w)
+{
+	enum marrow_status first = MARROW_SUCCESS;
+	char text[MRW_ERROR_TEXT_BYTES] = "";
+	for (size_t i = 0; i < w->count; i++) {
+		enum marrow_status status = w->inits[i]->init.parent == w->parent ? mrw_split_build(w->inits[i]) : MARROW_SUCCESS;
+		if (first == MARROW_SUCCESS && status != MARROW_SUCCESS) {
+			first = status;
+			snprintf(text, sizeof text, "%s", mrw_error_text());
+		}
+	}
+	if (first != MARROW_SUCCESS)
+		mrw_error_set_text(text);
+	return first;
+}
+
 static void *work(void *p)
 {
 	struct worker *w = p;
-	if (w->build)
+	if (w->parent)
+		w->status = split_all(w);
+	else if (w->build)
 		w->status = mrw_comm_build(w->build);
 	else
 		w->status = issue_host(w);
@@ -115,16 +140,61 @@ static enum marrow_status run_workers(struct worker *workers, size_t count)
 	return status;
 }
 
-static enum marrow_status build_all(void)
+/* Inits, and splits, side by side; only the splits if only_splits. */
+static enum marrow_status build_all(bool only_splits)
 {
 	struct worker *workers = calloc(group.init_count + 1, sizeof *workers);
+	size_t count = 0;
 	if (!workers)
 		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for a group of %zu inits", group.init_count);
-	for (size_t i = 0; i < group.init_count; i++)
-		workers[i].build = group.inits[i];
-	enum marrow_status status = run_workers(workers, group.init_count);
+	for (size_t i = 0; i < group.init_count; i++) {
+		struct marrow_comm *parent = group.inits[i]->init.parent;
+		size_t k = 0;
+		while (parent && k < count && workers[k].parent != parent)
+			k++;
+		if ((parent && k < count) || (!parent && only_splits))
+			continue;
+		struct worker *w = &workers[count++];
+		w->build = group.inits[i];
+		w->parent = parent;
+		w->inits = group.inits;
+		w->count = group.init_count;
+	}
+	enum marrow_status status = run_workers(workers, count);
 	free(workers);
 	return status;
+}
+
+/* A call of the group failed: nothing is built, but the ranks that wait in splits hear of it at once. */
+static void refuse_splits(void)
+{
+	char text[MRW_ERROR_TEXT_BYTES];
+	snprintf(text, sizeof text, "%s", mrw_error_text());
+	for (size_t i = 0; i < group.init_count; i++)
+		if (group.inits[i]->init.parent)
+			mrw_comm_fail(group.inits[i], MARROW_INVALID_USAGE, "another call of its group failed");
+	(void)build_all(true);
+	mrw_error_set_text(text);
+}
+
+/* What was made, or not, of the group's inits and splits. */
+static void settle_inits(bool built)
+{
+	for (size_t i = 0; i < group.init_count; i++) {
+		struct marrow_comm *comm = group.inits[i];
+		if (built && comm->nranks > 0)
+			continue;
+		if (!built) { /* a communicator whose init failed, or never ran, is gone; so is one whose sister failed */
+			if (comm->init.user)
+				*comm->init.user = NULL;
+			if (comm->init.local_rank >= 0) /* the environment's id; one of the user's may be tried again */
+				mrw_boot_drop_id(&comm->init.id);
+			if (comm->boot)
+				mrw_boot_tell(comm->boot, MRW_NOTICE_FAULT, "gave the communicator up: another call of its group failed");
+			mrw_comm_dismantle(comm);
+		}
+		mrw_comm_give_back(comm);
+	}
 }
 
 /* Communicators of the group's tasks, each once, in order of first call. */
@@ -244,18 +314,13 @@ enum marrow_status marrow_group_end(void)
 		return MARROW_SUCCESS;
 	enum marrow_status status = group.status;
 	if (status == MARROW_SUCCESS && group.init_count > 0)
-		status = build_all();
+		status = build_all(false);
+	else if (group.init_count > 0)
+		refuse_splits();
 	bool built = status == MARROW_SUCCESS;
 	if (built && group.count > 0)
 		status = issue_all();
-	if (!built) /* a communicator whose init failed, or never ran, is gone */
-		for (size_t i = 0; i < group.init_count; i++) {
-			*group.inits[i]->init.user = NULL;
-			if (group.inits[i]->init.local_rank >= 0) /* the environment's id; one of the user's may be tried again */
-				mrw_boot_drop_id(&group.inits[i]->init.id);
-			mrw_comm_dismantle(group.inits[i]);
-			mrw_comm_give_back(group.inits[i]);
-		}
+	settle_inits(built);
 	free(group.tasks);
 	free(group.inits);
 	group.tasks = NULL;

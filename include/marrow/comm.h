@@ -77,7 +77,9 @@ MARROW_API enum marrow_status marrow_comm_init(struct marrow_comm **comm, uint32
 MARROW_API enum marrow_status marrow_comm_init_env(struct marrow_comm **comm, const struct marrow_config *config);
 
 /* Collective over the ranks of comm: those with the same color (>= 0) become a communicator, numbered by key, then by rank in comm.
- * MARROW_NO_COLOR: takes part, gets NULL. config as for init; NULL takes comm's. comm stays usable. In a group the work is done at its end. */
+ * MARROW_NO_COLOR: takes part, gets NULL. config as for init, NULL takes comm's; the device is comm's. comm stays usable, also if a rank's
+ * arguments are refused, of which all ranks hear; it fails if a rank does not take part. In a group the work is done at its end: all its splits
+ * and inits succeed, or all of this thread's are undone. */
 #define MARROW_NO_COLOR (-1)
 MARROW_API enum marrow_status marrow_comm_split(struct marrow_comm *comm, int32_t color, int32_t key, struct marrow_comm **split,
 						const struct marrow_config *config);
