@@ -42,7 +42,7 @@ uint32_t mrw_type_bytes(uint32_t type)
 
 static bool is_float(uint32_t type)
 {
-	return type == MARROW_FLOAT16 || type == MARROW_BFLOAT16 || type == MARROW_FLOAT32 || type == MARROW_FLOAT64;
+	return type >= MARROW_FLOAT16; /* and all behind it */
 }
 
 static const char *op_name(uint32_t op)

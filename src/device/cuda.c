@@ -55,6 +55,12 @@ static const void *kernel_of(enum mrw_kernel kernel, enum marrow_type type)
 #if MRW_DTYPE_BF16
 	MRW_CASE(bf16, BFLOAT16)
 #endif
+#if MRW_DTYPE_F8E4M3
+	MRW_CASE(f8e4m3, FLOAT8E4M3)
+#endif
+#if MRW_DTYPE_F8E5M2
+	MRW_CASE(f8e5m2, FLOAT8E5M2)
+#endif
 #undef MRW_CASE
 	default:
 		return NULL;

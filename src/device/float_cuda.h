@@ -1,4 +1,4 @@
-/* float_cuda.h - float conversions of the GPU, round to nearest even. Only reduce.h includes this. */
+/* float_cuda.h - float conversions of the GPU, round to nearest even. Only reduce.h and float8.h include this. */
 #ifndef MRW_FLOAT_CUDA_H
 #define MRW_FLOAT_CUDA_H
 

@@ -1,4 +1,4 @@
-/* float_host.h - float conversions in integers, round to nearest even, denormals kept. Only reduce.h includes this. */
+/* float_host.h - float conversions in integers, round to nearest even, denormals kept. Only reduce.h and float8.h include this. */
 #ifndef MRW_FLOAT_HOST_H
 #define MRW_FLOAT_HOST_H
 

@@ -30,7 +30,8 @@ enum mrw_kernel {
 /* X(suffix, MARROW type name): every element type. */
 #define MRW_TYPES(X) \
 	X(i8, INT8) X(u8, UINT8) X(i32, INT32) X(u32, UINT32) X(i64, INT64) X(u64, UINT64) \
-	X(f16, FLOAT16) X(f32, FLOAT32) X(f64, FLOAT64) X(bf16, BFLOAT16)
+	X(f16, FLOAT16) X(f32, FLOAT32) X(f64, FLOAT64) X(bf16, BFLOAT16) \
+	X(f8e4m3, FLOAT8E4M3) X(f8e5m2, FLOAT8E5M2)
 
 typedef void (*mrw_host_body)(const struct mrw_team *team, uint32_t channel, const struct mrw_args *args);
 

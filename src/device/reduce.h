@@ -55,6 +55,18 @@ typedef float mrw_wrap;
 #define MRW_IS_NAN(x) ((x) != (x))
 typedef float mrw_acc;
 typedef float mrw_wrap;
+#elif defined(MRW_TYPE_f8e4m3)
+#define MRW_SUFFIX _f8e4m3
+#define MRW_ELEM_BYTES 1u
+#define MRW_IS_NAN(x) ((x) != (x))
+typedef float mrw_acc;
+typedef float mrw_wrap;
+#elif defined(MRW_TYPE_f8e5m2)
+#define MRW_SUFFIX _f8e5m2
+#define MRW_ELEM_BYTES 1u
+#define MRW_IS_NAN(x) ((x) != (x))
+typedef float mrw_acc;
+typedef float mrw_wrap;
 #elif defined(MRW_TYPE_f32)
 #define MRW_SUFFIX _f32
 #define MRW_ELEM_BYTES 4u
@@ -80,6 +92,7 @@ typedef double mrw_wrap;
 #else
 #include "float_host.h"
 #endif
+#include "float8.h"
 
 /* Element number i of the words as an accumulator. i is a constant after unrolling. */
 MRW_DEV mrw_acc mrw_widen(const uint32_t *w, uint32_t i)
@@ -100,6 +113,10 @@ MRW_DEV mrw_acc mrw_widen(const uint32_t *w, uint32_t i)
 	return mrw_f32_from_f16((uint16_t)(w[i / 2] >> i % 2 * 16));
 #elif defined(MRW_TYPE_bf16)
 	return mrw_f32_from_bits(i % 2 ? w[i / 2] & 0xffff0000u : w[i / 2] << 16);
+#elif defined(MRW_TYPE_f8e4m3)
+	return mrw_f32_from_f8e4m3(w[i / 4] >> i % 4 * 8);
+#elif defined(MRW_TYPE_f8e5m2)
+	return mrw_f32_from_f8e5m2(w[i / 4] >> i % 4 * 8);
 #elif defined(MRW_TYPE_f32)
 	return mrw_f32_from_bits(w[i]);
 #else
@@ -121,6 +138,10 @@ MRW_DEV void mrw_narrow(uint32_t *w, uint32_t i, mrw_acc x)
 	w[i / 2] |= (uint32_t)(MRW_IS_NAN(x) ? 0x7e00u : mrw_f16_from_f32(x)) << i % 2 * 16;
 #elif defined(MRW_TYPE_bf16)
 	w[i / 2] |= (uint32_t)(MRW_IS_NAN(x) ? 0x7fc0u : mrw_bf16_from_f32(x)) << i % 2 * 16;
+#elif defined(MRW_TYPE_f8e4m3)
+	w[i / 4] |= (MRW_IS_NAN(x) ? 0x7fu : mrw_f8e4m3_from_f32(x)) << i % 4 * 8;
+#elif defined(MRW_TYPE_f8e5m2)
+	w[i / 4] |= (MRW_IS_NAN(x) ? 0x7fu : mrw_f8e5m2_from_f32(x)) << i % 4 * 8;
 #elif defined(MRW_TYPE_f32)
 	w[i] = MRW_IS_NAN(x) ? 0x7fc00000u : mrw_bits_from_f32(x);
 #else

@@ -10,7 +10,7 @@
 enum { MOST_COUNT = 20011, TYPES = ncclNumTypes, OPS = 7 };
 
 static const size_t counts[] = {0, 1, 1000, MOST_COUNT};
-static bool without_p2p, without_reduce, without_fp8;
+static bool without_p2p, without_reduce;
 
 struct room {
 	size_t elem;
@@ -20,7 +20,7 @@ struct room {
 
 static bool has_type(int type)
 {
-	return reference_type_bytes((enum marrow_type)type) > 0 && !(without_fp8 && type >= ncclFloat8e4m3);
+	return reference_type_bytes((enum marrow_type)type) > 0;
 }
 
 /* blocks: how many times count elements each rank's input has. */
@@ -155,7 +155,6 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++) {
 		without_p2p = without_p2p || strcmp(argv[i], "-p2p") == 0;
 		without_reduce = without_reduce || strcmp(argv[i], "-reduce") == 0;
-		without_fp8 = without_fp8 || strcmp(argv[i], "-fp8") == 0;
 	}
 	ranks_environment();
 	ranks_run(1, body, NULL);

@@ -7,8 +7,8 @@
 #include <string.h>
 
 static const char *const type_names[] = { "int8", "uint8", "int32", "uint32", "int64",
-					  "uint64", "half", "float", "double", "bfloat16" };
-static const char *const type_synonyms[] = { "char", "", "int", "", "", "", "float16", "float32", "float64", "bf16" };
+					  "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2" };
+static const char *const type_synonyms[] = { "char", "", "int", "", "", "", "float16", "float32", "float64", "bf16", "fp8e4m3", "fp8e5m2" };
 static const char *const op_names[PERF_OPS] = { "sum", "prod", "max", "min", "avg", "mulsum" };
 enum { TYPES = sizeof type_names / sizeof *type_names };
 
@@ -84,7 +84,8 @@ static const char help[] =
 	"  -u, --unalign N          move all buffers by N elements (0)\n"
 	"Work\n"
 	"  -o, --op O               sum prod max min avg mulsum all (sum)\n"
-	"  -d, --datatype T         int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 all (float)\n"
+	"  -d, --datatype T         int8 uint8 int32 uint32 int64 uint64 half float double bfloat16\n"
+	"                           f8e4m3 f8e5m2 all (float)\n"
 	"  -r, --root R             root; -1: each in turn (0)\n"
 	"  -c, --check N            N checks a size, each on ordinary and on special values (NaN, infinities, denormals, -0);\n"
 	"                           0: none (1). Every element of every rank is compared bit for bit with a rank-order\n"

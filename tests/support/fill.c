@@ -5,15 +5,18 @@
 
 struct float_format {
 	uint32_t mantissa_bits, exponent_bits, spread;
+	int finite; /* no infinities: the last mantissa of the last exponent is NaN, the others are numbers */
 };
 
 static struct float_format format_of(enum marrow_type type)
 {
 	switch (type) {
-	case MARROW_FLOAT16: return (struct float_format){ 10, 5, 8 };
-	case MARROW_BFLOAT16: return (struct float_format){ 7, 8, 12 };
-	case MARROW_FLOAT32: return (struct float_format){ 23, 8, 12 };
-	default: return (struct float_format){ 52, 11, 24 };
+	case MARROW_FLOAT16: return (struct float_format){ 10, 5, 8, 0 };
+	case MARROW_BFLOAT16: return (struct float_format){ 7, 8, 12, 0 };
+	case MARROW_FLOAT32: return (struct float_format){ 23, 8, 12, 0 };
+	case MARROW_FLOAT8E4M3: return (struct float_format){ 3, 4, 4, 1 };
+	case MARROW_FLOAT8E5M2: return (struct float_format){ 2, 5, 8, 0 };
+	default: return (struct float_format){ 52, 11, 24, 0 };
 	}
 }
 
@@ -71,10 +74,10 @@ static uint64_t special(struct float_format format, uint64_t column, uint64_t ha
 	switch (kind) {
 	case ZEROS: return join(format, sign, 0, 0);
 	case DENORMALS: return join(format, sign, 0, hash);
-	case INFINITIES: return join(format, sign, top, 0);
-	case LARGEST: return join(format, column & 1, top - 1, hash);
+	case INFINITIES: return join(format, sign, top, format.finite ? 6 : 0);
+	case LARGEST: return join(format, column & 1, top - !format.finite, format.finite ? hash % 7 : hash);
 	case SMALLEST: return join(format, sign, 1 + (hash >> 46 & 1), hash & 7);
-	case NANS: return join(format, sign, top, hash | 1);
+	case NANS: return join(format, sign, top, format.finite ? 7 : hash | 1);
 	default: return mixed(format, hash);
 	}
 }

@@ -19,7 +19,7 @@ size_t reference_type_bytes(enum marrow_type type)
 const char *reference_type_name(enum marrow_type type)
 {
 	static const char *const names[REFERENCE_TYPES] = { "int8", "uint8", "int32", "uint32", "int64",
-							    "uint64", "float16", "float32", "float64", "bfloat16" };
+							    "uint64", "float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2" };
 	return (unsigned)type < REFERENCE_TYPES ? names[type] : NULL;
 }
 
@@ -33,7 +33,8 @@ const char *reference_op_name(enum marrow_op op)
 
 int reference_type_is_float(enum marrow_type type)
 {
-	return type == MARROW_FLOAT16 || type == MARROW_FLOAT32 || type == MARROW_FLOAT64 || type == MARROW_BFLOAT16;
+	return type == MARROW_FLOAT16 || type == MARROW_FLOAT32 || type == MARROW_FLOAT64 || type == MARROW_BFLOAT16 ||
+	       type == MARROW_FLOAT8E4M3 || type == MARROW_FLOAT8E5M2;
 }
 
 uint64_t reference_canonical_nan(enum marrow_type type)
@@ -42,6 +43,8 @@ uint64_t reference_canonical_nan(enum marrow_type type)
 	case MARROW_FLOAT16: return 0x7e00;
 	case MARROW_BFLOAT16: return 0x7fc0;
 	case MARROW_FLOAT32: return 0x7fc00000;
+	case MARROW_FLOAT8E4M3:
+	case MARROW_FLOAT8E5M2: return 0x7f;
 	default: return 0x7ff8000000000000;
 	}
 }
@@ -112,6 +115,52 @@ uint16_t reference_f32_to_bf16(float value)
 	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* From the definition of the formats: sign, exponent with its bias, mantissa. */
+double reference_f8_to_f64(enum marrow_type type, uint8_t code)
+{
+	int mantissa_bits = type == MARROW_FLOAT8E4M3 ? 3 : 2, bias = type == MARROW_FLOAT8E4M3 ? 7 : 15;
+	int magnitude = code & 0x7f, exponent = magnitude >> mantissa_bits, mantissa = magnitude & ((1 << mantissa_bits) - 1);
+	double value = exponent ? ldexp(1 + ldexp(mantissa, -mantissa_bits), exponent - bias) : ldexp(mantissa, 1 - bias - mantissa_bits);
+
+	if (type == MARROW_FLOAT8E4M3 ? magnitude == 0x7f : magnitude > 0x7c)
+		return NAN;
+	if (type == MARROW_FLOAT8E5M2 && magnitude == 0x7c)
+		value = INFINITY;
+	return code & 0x80 ? -value : value;
+}
+
+static const double *f8_values(enum marrow_type type)
+{
+	static _Thread_local double values[2][128];
+	double *table = values[type == MARROW_FLOAT8E5M2];
+	if (table[1] == 0)
+		for (int i = 0; i < 128; i++)
+			table[i] = reference_f8_to_f64(type, (uint8_t)i);
+	return table;
+}
+
+uint8_t reference_f64_to_f8(enum marrow_type type, double value)
+{
+	const double *values = f8_values(type);
+	int below = 0, most = type == MARROW_FLOAT8E4M3 ? 0x7e : 0x7b, above = most;
+	double magnitude = fabs(value);
+	uint8_t sign = signbit(value) ? 0x80 : 0;
+
+	if (isnan(value))
+		return 0x7f;
+	if (magnitude >= values[most])
+		return (uint8_t)(sign | most);
+	while (above - below > 1) {
+		int middle = (above + below) / 2;
+		if (values[middle] <= magnitude)
+			below = middle;
+		else
+			above = middle;
+	}
+	double down = magnitude - values[below], up = values[above] - magnitude;
+	return (uint8_t)(sign | (down < up || (down == up && below % 2 == 0) ? below : above));
+}
+
 /* Integers of every width are handled in 64 bits: sums and products are right modulo 2^width, and narrow() brings them back
  * into the type wherever their value counts. */
 static uint64_t narrow(uint64_t value, enum marrow_type type)
@@ -170,13 +219,18 @@ static void reduce_integers(unsigned char *out, const void *const *inputs, uint3
 	}
 }
 
-/* The 16-bit formats and float32, as float32. */
+/* The 8- and 16-bit formats and float32, as float32. */
 static void load_floats(float *to, const unsigned char *from, size_t count, enum marrow_type type)
 {
 	uint16_t half;
 
 	if (type == MARROW_FLOAT32) {
 		memcpy(to, from, count * sizeof *to);
+		return;
+	}
+	if (reference_type_bytes(type) == 1) {
+		for (size_t i = 0; i < count; i++)
+			to[i] = (float)f8_values(type)[from[i] & 0x7f] * (from[i] & 0x80 ? -1 : 1);
 		return;
 	}
 	for (size_t i = 0; i < count; i++) {
@@ -191,12 +245,16 @@ static float round_float(float value, enum marrow_type type)
 		return reference_f16_to_f32(reference_f32_to_f16(value));
 	if (type == MARROW_BFLOAT16)
 		return reference_bf16_to_f32(reference_f32_to_bf16(value));
+	if (reference_type_bytes(type) == 1)
+		return (float)reference_f8_to_f64(type, reference_f64_to_f8(type, value));
 	return value;
 }
 
 static void store_floats(unsigned char *to, const float *from, size_t count, enum marrow_type type)
 {
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count && reference_type_bytes(type) == 1; i++)
+		to[i] = reference_f64_to_f8(type, from[i]);
+	for (size_t i = 0; i < count && reference_type_bytes(type) > 1; i++) {
 		uint32_t bits = isnan(from[i]) ? 0x7fc00000 : bits_of_float(from[i]);
 		uint16_t half = type == MARROW_FLOAT16 ? reference_f32_to_f16(from[i]) : reference_f32_to_bf16(from[i]);
 		if (type == MARROW_FLOAT32)

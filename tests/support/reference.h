@@ -8,7 +8,7 @@
 
 #include <marrow/types.h>
 
-enum { REFERENCE_TYPES = 10 };
+enum { REFERENCE_TYPES = 12 };
 
 /* 0 and NULL for what is not a type. */
 size_t reference_type_bytes(enum marrow_type type);
@@ -23,6 +23,10 @@ uint64_t reference_canonical_nan(enum marrow_type type);
 float reference_f16_to_f32(uint16_t half);
 uint16_t reference_f32_to_f16(float value);
 float reference_bf16_to_f32(uint16_t bfloat);
+/* type: one of the 8-bit floats. Their values come from a table of doubles; the nearest one is searched for there, so that nothing here is like the
+ * library's arithmetic on bits. Beyond the largest, infinity included: the largest. */
+double reference_f8_to_f64(enum marrow_type type, uint8_t code);
+uint8_t reference_f64_to_f8(enum marrow_type type, double value);
 uint16_t reference_f32_to_bf16(float value);
 
 /* out[i] = inputs[0][i] op inputs[1][i] op ... for i < count, in rank order; nranks >= 1. NaN results are canonical for one
@@ -32,7 +36,8 @@ void reference_all_reduce(void *out, const void *const *inputs, uint32_t nranks,
 			  enum marrow_op op, const void *scalars);
 
 enum fill_style {
-	FILL_MIXED,  /* random mantissas and signs; exponents spread over 2^+-12 (f32, bf16), 2^+-8 (f16), 2^+-24 (f64) */
+	FILL_MIXED,  /* random mantissas and signs; exponents spread over 2^+-12 (f32, bf16), 2^+-8 (f16, f8e5m2), 2^+-4 (f8e4m3),
+			2^+-24 (f64) */
 	FILL_SPECIAL /* half of the indices as FILL_MIXED, the others zeros of both signs, denormals, infinities, values near the
 			largest, values near the smallest normal, NaNs (any sign and payload), or a mix of all over the ranks */
 };

@@ -45,3 +45,12 @@ void MRW_TYPED(reduce_body)(const struct mrw_args *a, uint8_t *out, const uint8_
 			mrw_store_part(out + at, v, part);
 	}
 }
+
+#if defined(MRW_TYPE_f8e4m3) || defined(MRW_TYPE_f8e5m2)
+uint8_t MRW_TYPED(narrow)(float x)
+{
+	uint32_t w[1] = {0};
+	mrw_narrow(w, 0, x);
+	return (uint8_t)w[0];
+}
+#endif

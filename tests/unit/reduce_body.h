@@ -12,4 +12,8 @@ typedef void reduce_body(const struct mrw_args *a, uint8_t *out, const uint8_t *
 MRW_TYPES(MRW_X)
 #undef MRW_X
 
+/* One float, rounded to the type. */
+uint8_t narrow_f8e4m3(float x);
+uint8_t narrow_f8e5m2(float x);
+
 #endif

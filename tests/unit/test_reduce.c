@@ -107,6 +107,9 @@ static long double value_at(const uint8_t *buffer, size_t i, enum marrow_type ty
 	float single;
 	double twice;
 	switch (type) {
+	case MARROW_FLOAT8E4M3:
+	case MARROW_FLOAT8E5M2:
+		return reference_f8_to_f64(type, (uint8_t)bits);
 	case MARROW_FLOAT16:
 		return reference_f16_to_f32((uint16_t)bits);
 	case MARROW_BFLOAT16:
@@ -124,8 +127,8 @@ static long double value_at(const uint8_t *buffer, size_t i, enum marrow_type ty
 static void precision(enum marrow_type type, long double *acc, long double *own, long double *tiny)
 {
 	*acc = type == MARROW_FLOAT64 ? 0x1p-53L : 0x1p-24L;
-	*own = type == MARROW_FLOAT64 ? 0x1p-53L : type == MARROW_FLOAT32 ? 0x1p-24L : type == MARROW_FLOAT16 ? 0x1p-11L : 0x1p-8L;
-	*tiny = type == MARROW_FLOAT64 ? 0x1p-1074L : type == MARROW_FLOAT16 ? 0x1p-24L : type == MARROW_BFLOAT16 ? 0x1p-133L : 0x1p-149L;
+	*own = type == MARROW_FLOAT8E4M3 ? 0x1p-4L : type == MARROW_FLOAT8E5M2 ? 0x1p-3L : type == MARROW_FLOAT64 ? 0x1p-53L : type == MARROW_FLOAT32 ? 0x1p-24L : type == MARROW_FLOAT16 ? 0x1p-11L : 0x1p-8L;
+	*tiny = type == MARROW_FLOAT8E4M3 ? 0x1p-9L : type == MARROW_FLOAT8E5M2 ? 0x1p-16L : type == MARROW_FLOAT64 ? 0x1p-1074L : type == MARROW_FLOAT16 ? 0x1p-24L : type == MARROW_BFLOAT16 ? 0x1p-133L : 0x1p-149L;
 }
 
 /* The exact result (nearly: long double, double for products' sake) and the largest error that the contract allows. */
@@ -164,9 +167,15 @@ static void exact(enum marrow_type type, uint32_t op, uint32_t n, size_t i, long
 	*error += own * fabsl(*result) * 1.001L + own * *error + tiny;
 }
 
+static long double largest_f8(enum marrow_type type)
+{
+	return type == MARROW_FLOAT8E4M3 ? 448 : 57344;
+}
+
 static void floats_are_near_the_exact_result(void **state)
 {
-	static const enum marrow_type types[] = {MARROW_FLOAT16, MARROW_BFLOAT16, MARROW_FLOAT32, MARROW_FLOAT64};
+	static const enum marrow_type types[] = {MARROW_FLOAT16, MARROW_BFLOAT16, MARROW_FLOAT32, MARROW_FLOAT64, MARROW_FLOAT8E4M3,
+						 MARROW_FLOAT8E5M2};
 	(void)state;
 	for (size_t t = 0; t < COUNT(types); t++)
 		for (uint32_t op = 0; op < OPS; op++)
@@ -178,6 +187,9 @@ static void floats_are_near_the_exact_result(void **state)
 					long double want, error, got = value_at(r.out, i, types[t]);
 					exact(types[t], op, ranks[n], i, &want, &error);
 					if (isinf(got) && fabsl(want) > 65000 && types[t] == MARROW_FLOAT16)
+						continue;
+					if (types[t] >= MARROW_FLOAT8E4M3 && fabsl(got) == largest_f8(types[t]) && got * want > 0 &&
+					    fabsl(want) >= fabsl(got))
 						continue;
 					if (!(fabsl(got - want) <= error))
 						fail_msg("%s op %u, %u ranks, element %zu: %Lg, but %Lg +- %Lg", reference_type_name(types[t]), op,
@@ -207,10 +219,81 @@ static void sixteen_bit_values_survive(void **state)
 	}
 }
 
+/* All 256 codes alone: kept, but for NaNs and infinities. */
+static void eight_bit_values_survive(void **state)
+{
+	static uint8_t in[256], out[256];
+	struct mrw_args a;
+	const uint8_t *inputs[1] = {in};
+	(void)state;
+	memset(&a, 0, sizeof a);
+	a.nranks = 1;
+	for (size_t i = 0; i < 256; i++)
+		in[i] = (uint8_t)i;
+	for (enum marrow_type type = MARROW_FLOAT8E4M3; type <= MARROW_FLOAT8E5M2; type++) {
+		body_of(type)(&a, out, inputs, sizeof in, NULL);
+		for (size_t i = 0; i < 256; i++) {
+			double value = reference_f8_to_f64(type, (uint8_t)i);
+			assert_int_equal(out[i], isnan(value) ? 0x7f : isinf(value) ? (i & 0x80) | 0x7b : i);
+		}
+	}
+}
+
+/* All pairs of codes by every operation, against doubles: the float32 in between loses nothing that the one rounding would see. */
+static void eight_bit_pairs_are_rounded_once(void **state)
+{
+	static uint8_t in[2][65536], out[65536];
+	static const uint32_t reductions[] = {MRW_RED_SUM, MRW_RED_PROD, MRW_RED_MAX, MRW_RED_MIN};
+	const uint8_t *inputs[2] = {in[0], in[1]};
+	struct mrw_args a;
+	(void)state;
+	memset(&a, 0, sizeof a);
+	a.nranks = 2;
+	for (size_t i = 0; i < 65536; i++) {
+		in[0][i] = (uint8_t)i;
+		in[1][i] = (uint8_t)(i >> 8);
+	}
+	for (enum marrow_type type = MARROW_FLOAT8E4M3; type <= MARROW_FLOAT8E5M2; type++)
+		for (uint32_t op = 0; op <= MARROW_AVG; op++) {
+			a.reduction = op == MARROW_AVG ? MRW_RED_SUM : reductions[op];
+			a.average = op == MARROW_AVG;
+			body_of(type)(&a, out, inputs, sizeof out, NULL);
+			for (size_t i = 0; i < 65536; i++) {
+				double x = reference_f8_to_f64(type, in[0][i]), y = reference_f8_to_f64(type, in[1][i]);
+				double z = op == MARROW_PROD ? x * y : op == MARROW_MAX ? (x > y ? x : y) : op == MARROW_MIN ? (x < y ? x : y) :
+					   op == MARROW_AVG ? (x + y) / 2 : x + y;
+				if (isnan(x) || isnan(y))
+					z = NAN;
+				uint8_t want = reference_f64_to_f8(type, z);
+				/* Of zeros of both signs the first rank's is as good a minimum or maximum. */
+				if (z == 0 && (op == MARROW_MAX || op == MARROW_MIN))
+					assert_int_equal(out[i] & 0x7f, 0);
+				else if (out[i] != want)
+					fail_msg("%s op %u of %02x and %02x: %02x, not %02x", reference_type_name(type), op, in[0][i], in[1][i], out[i], want);
+			}
+		}
+}
+
+/* Floats around every value and every middle between two, of both signs, and random ones: rounded as the nearest double would be. */
+static void eight_bit_roundings(void **state)
+{
+	(void)state;
+	for (uint32_t n = 0; n < 1u << 20; n++) {
+		uint32_t bits = n << 12 | (n & 1 ? 0xfff : n & 2 ? 1 : 0);
+		float x;
+		memcpy(&x, &bits, sizeof x);
+		if (isnan(x))
+			continue;
+		assert_int_equal(narrow_f8e4m3(x), reference_f64_to_f8(MARROW_FLOAT8E4M3, x));
+		assert_int_equal(narrow_f8e5m2(x), reference_f64_to_f8(MARROW_FLOAT8E5M2, x));
+	}
+}
+
 /* A reduction over one rank is a copy but for NaNs; movers keep them. */
 static void one_rank_makes_nans_canonical(void **state)
 {
-	static const enum marrow_type types[] = {MARROW_FLOAT16, MARROW_BFLOAT16, MARROW_FLOAT32, MARROW_FLOAT64};
+	static const enum marrow_type types[] = {MARROW_FLOAT16, MARROW_BFLOAT16, MARROW_FLOAT32, MARROW_FLOAT64, MARROW_FLOAT8E4M3,
+						 MARROW_FLOAT8E5M2};
 	struct marrow_config config = MARROW_CONFIG_INIT;
 	struct marrow_comm *comm;
 	(void)state;
@@ -247,6 +330,9 @@ int main(void)
 		cmocka_unit_test(bits_equal_the_reference),
 		cmocka_unit_test(floats_are_near_the_exact_result),
 		cmocka_unit_test(sixteen_bit_values_survive),
+		cmocka_unit_test(eight_bit_values_survive),
+		cmocka_unit_test(eight_bit_pairs_are_rounded_once),
+		cmocka_unit_test(eight_bit_roundings),
 		cmocka_unit_test(one_rank_makes_nans_canonical),
 	};
 	const char *text = getenv("MARROW_TEST_SEED");

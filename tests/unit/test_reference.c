@@ -61,11 +61,11 @@ static void names_and_sizes(void **state)
 	assert_string_equal(reference_type_name(MARROW_INT8), "int8");
 	assert_string_equal(reference_type_name(MARROW_UINT64), "uint64");
 	assert_string_equal(reference_type_name(MARROW_BFLOAT16), "bfloat16");
-	assert_null(reference_type_name((enum marrow_type)10));
+	assert_null(reference_type_name((enum marrow_type)12));
 	assert_string_equal(reference_op_name(MARROW_MIN), "min");
 	assert_string_equal(reference_op_name((enum marrow_op)17), "premulsum");
 	assert_null(reference_op_name((enum marrow_op)7));
-	assert_int_equal(reference_type_bytes((enum marrow_type)10), 0);
+	assert_int_equal(reference_type_bytes((enum marrow_type)12), 0);
 }
 
 static void f16_values(void **state)
@@ -166,6 +166,44 @@ static void floats_add_in_rank_order(void **state)
 	assert_int_equal(reduce(MARROW_FLOAT32, MARROW_SUM, 3, (const uint64_t[]){ large, one, minus }, NULL), 0);
 	assert_int_equal(reduce(MARROW_FLOAT32, MARROW_SUM, 3, (const uint64_t[]){ large, minus, one }, NULL), one);
 	assert_true(reduce(MARROW_FLOAT64, MARROW_SUM, 3, (const uint64_t[]){ bits64(1e17), bits64(1), bits64(-1e17) }, NULL) == 0);
+}
+
+/* Numbers worked out by hand from the formats' definition. */
+static void f8_values_and_ties(void **state)
+{
+	static const struct {
+		uint8_t code;
+		double e4m3, e5m2;
+	} values[] = {{0x00, 0, 0}, {0x01, 0x1p-9, 0x1p-16}, {0x03, 0x3p-9, 0x3p-16}, {0x08, 0x1p-6, 0x1p-13}, {0x38, 1, 0.5}, {0x3c, 1.5, 1},
+		      {0x7b, 352, 57344}, {0x7e, 448, NAN}, {0x7f, NAN, NAN}, {0xbc, -1.5, -1}};
+	(void)state;
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+		double a = reference_f8_to_f64(MARROW_FLOAT8E4M3, values[i].code), b = reference_f8_to_f64(MARROW_FLOAT8E5M2, values[i].code);
+		assert_true(a == values[i].e4m3 || (isnan(a) && isnan(values[i].e4m3)));
+		assert_true(b == values[i].e5m2 || (isnan(b) && isnan(values[i].e5m2)));
+	}
+	assert_true(isinf(reference_f8_to_f64(MARROW_FLOAT8E5M2, 0xfc)));
+	for (enum marrow_type type = MARROW_FLOAT8E4M3; type <= MARROW_FLOAT8E5M2; type++)
+		for (int code = 0; code < 256; code++) {
+			double value = reference_f8_to_f64(type, (uint8_t)code), next;
+			if (!isfinite(value))
+				continue;
+			assert_int_equal(reference_f64_to_f8(type, value), code);
+			next = reference_f8_to_f64(type, (uint8_t)(code + 1));
+			if (code % 128 == 127 || !isfinite(next))
+				continue;
+			assert_int_equal(reference_f64_to_f8(type, (value + next) / 2), code + code % 2);
+			assert_int_equal(reference_f64_to_f8(type, nextafter((value + next) / 2, value)), code);
+			assert_int_equal(reference_f64_to_f8(type, nextafter((value + next) / 2, next)), code + 1);
+		}
+	assert_int_equal(reference_f64_to_f8(MARROW_FLOAT8E4M3, 449), 0x7e);
+	assert_int_equal(reference_f64_to_f8(MARROW_FLOAT8E4M3, -INFINITY), 0xfe);
+	assert_int_equal(reference_f64_to_f8(MARROW_FLOAT8E5M2, 65536), 0x7b);
+	assert_int_equal(reference_f64_to_f8(MARROW_FLOAT8E5M2, -INFINITY), 0xfb);
+	assert_int_equal(reference_f64_to_f8(MARROW_FLOAT8E5M2, -NAN), 0x7f);
+	/* One rounding of a float32 sum: 16 + 1 + 1 is 18 in e4m3 (step 2), and 16 with rounding in between. */
+	assert_int_equal(reduce(MARROW_FLOAT8E4M3, MARROW_SUM, 3, (const uint64_t[]){0x58, 0x38, 0x38}, NULL), 0x59);
+	assert_int_equal(reduce(MARROW_FLOAT8E5M2, MARROW_PROD, 2, (const uint64_t[]){0x7b, 0xc0}, NULL), 0xfb);
 }
 
 /* 2048 + 1 + 1 is 2050 with float32 in between and 2048 without; bf16 256 + 1 + 1 likewise. */
@@ -356,6 +394,7 @@ int main(void)
 		cmocka_unit_test(f16_values),
 		cmocka_unit_test(f16_ties),
 		cmocka_unit_test(bf16_values_and_ties),
+		cmocka_unit_test(f8_values_and_ties),
 		cmocka_unit_test(integers_wrap),
 		cmocka_unit_test(integers_compare_by_sign),
 		cmocka_unit_test(integer_avg_truncates_the_wrapped_sum),
