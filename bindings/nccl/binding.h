@@ -79,7 +79,7 @@ struct ncclComm {
 	struct ncclComm *next_free;
 	struct marrow_comm *native;
 	struct job *job;             /* under job.c's lock */
-	ncclResult_t job_result;     /* FAILED: why; LIVE: of the last job that had it as parent, or finalized it */
+	ncclResult_t job_result;     /* atomic. FAILED: why; LIVE: of the last job that had it as parent, or finalized it */
 	char job_text[TEXT_BYTES];
 	int rank, nranks, device;
 	bool revoked;                /* atomic */

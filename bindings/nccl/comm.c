@@ -176,10 +176,8 @@ EXPORT(CommSplit, (ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncc
 	ncclResult_t result = nccl_handle_enter(comm, "ncclCommSplit");
 	if (result != ncclSuccess)
 		return result;
-	if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
-		result = nccl_fail(ncclInvalidArgument, "ncclCommSplit: color %d: 0 or more, or NCCL_SPLIT_NOCOLOR", color);
-	if (result == ncclSuccess)
-		result = nccl_config_parse(&item.config, config, &comm->config, "ncclCommSplit");
+	/* A wrong color is Marrow's to refuse: the other ranks hear of it. */
+	result = nccl_config_parse(&item.config, config, &comm->config, "ncclCommSplit");
 	item.device = comm->device;
 	if (result == ncclSuccess)
 		result = make(&item, newcomm, "ncclCommSplit");
@@ -401,8 +399,9 @@ EXPORT(CommRevoke, (ncclComm_t comm, int revokeFlags))
 static ncclResult_t live_error(struct ncclComm *comm)
 {
 	enum marrow_status status;
-	if (comm->job_result != ncclSuccess)
-		return comm->job_result;
+	ncclResult_t result = __atomic_load_n(&comm->job_result, __ATOMIC_RELAXED);
+	if (result != ncclSuccess)
+		return result;
 	if (marrow_comm_async_error(comm->native, &status) != MARROW_SUCCESS)
 		return ncclInternalError;
 	/* Who revoked is told that it is done. */
@@ -424,7 +423,7 @@ EXPORT(CommGetAsyncError, (ncclComm_t comm, ncclResult_t *asyncError))
 	if (life == LIFE_LIVE)
 		*asyncError = live_error(comm);
 	else
-		*asyncError = life == LIFE_FAILED ? comm->job_result : ncclInProgress;
+		*asyncError = life == LIFE_FAILED ? __atomic_load_n(&comm->job_result, __ATOMIC_RELAXED) : ncclInProgress;
 	nccl_handle_leave(comm);
 	return ncclSuccess;
 }

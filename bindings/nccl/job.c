@@ -98,8 +98,17 @@ static void begin(struct ncclComm *comm, struct job *job)
 	if (!comm)
 		return;
 	comm->job = job;
-	comm->job_result = ncclSuccess;
+	__atomic_store_n(&comm->job_result, ncclSuccess, __ATOMIC_RELAXED); /* others may be asking for it */
 	__atomic_store_n(&comm->life, LIFE_WORKING, __ATOMIC_RELEASE);
+}
+
+/* Back to before begin(): no thread could be started. */
+static void undo(struct ncclComm *comm)
+{
+	if (!comm)
+		return;
+	comm->job = NULL;
+	__atomic_store_n(&comm->life, LIFE_LIVE, __ATOMIC_RELEASE);
 }
 
 ncclResult_t nccl_job_start(struct job_item *items, size_t count)
@@ -116,10 +125,9 @@ ncclResult_t nccl_job_start(struct job_item *items, size_t count)
 		}
 		failed = pthread_create(&job->thread, NULL, work, job);
 		for (size_t i = 0; failed && i < count; i++) {
-			if (items[i].parent)
-				__atomic_store_n(&items[i].parent->life, LIFE_LIVE, __ATOMIC_RELEASE);
+			undo(items[i].parent);
 			if (items[i].kind == JOB_FINALIZE)
-				__atomic_store_n(&items[i].comm->life, LIFE_LIVE, __ATOMIC_RELEASE);
+				undo(items[i].comm);
 		}
 		pthread_mutex_unlock(&lock);
 	}
@@ -138,7 +146,7 @@ ncclResult_t nccl_job_start(struct job_item *items, size_t count)
 static void conclude(struct ncclComm *comm, const struct job *job, bool alive)
 {
 	comm->job = NULL;
-	comm->job_result = nccl_result(job->status);
+	__atomic_store_n(&comm->job_result, nccl_result(job->status), __ATOMIC_RELAXED);
 	snprintf(comm->job_text, sizeof comm->job_text, "%s", job->text);
 	if (alive)
 		__atomic_store_n(&comm->life, LIFE_LIVE, __ATOMIC_RELEASE);
