@@ -147,7 +147,14 @@ static const char *plain_ifname(void)
 	return text && text[0] != '^' && !strchr(text, ',') && strlen(text) < 64 ? text : NULL;
 }
 
-/* "=mlx5_0:1,mlx5_3" to "mlx5_0,mlx5_3"; false for prefixes (a name ends with its number) and exclusions. */
+/* A device's name, and no prefix: it ends with its number, and is not a driver's. */
+static bool is_device_name(const char *name, size_t bytes)
+{
+	bool driver = bytes == 4 && (strncmp(name, "mlx4", 4) == 0 || strncmp(name, "mlx5", 4) == 0);
+	return bytes > 0 && name[bytes - 1] >= '0' && name[bytes - 1] <= '9' && !driver;
+}
+
+/* "=mlx5_0:1,mlx5_3" to "mlx5_0,mlx5_3"; false for prefixes and exclusions. */
 static bool plain_nics(char nics[256])
 {
 	const char *text = value_of("NCCL_IB_HCA");
@@ -156,7 +163,7 @@ static bool plain_nics(char nics[256])
 		return false;
 	for (text += text[0] == '='; *text;) {
 		size_t item = strcspn(text, ","), name = strcspn(text, ":,");
-		if (name == 0 || text[name - 1] < '0' || text[name - 1] > '9')
+		if (!is_device_name(text, name))
 			return false;
 		used += (size_t)snprintf(nics + used, 256 - used, "%s%.*s", used ? "," : "", (int)name, text);
 		text += item + (text[item] == ',');

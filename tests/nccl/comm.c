@@ -1,7 +1,9 @@
 /* comm.c - the life of communicators through NCCL's interface. */
 #include "ranks.h"
 
+#include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,6 +255,80 @@ static void two_ids(struct rank *self, ncclUniqueId id)
 	OK(ncclCommDestroy(comm));
 }
 
+/* Others ask while the communicator is made and destroyed, as watchdogs do. */
+static ncclComm_t watched_comm; /* atomic */
+static bool watched_over;
+
+static void *watch(void *p)
+{
+	uint64_t *answers = p;
+	while (!__atomic_load_n(&watched_over, __ATOMIC_ACQUIRE)) {
+		ncclResult_t state = ncclSuccess, result = ncclCommGetAsyncError(__atomic_load_n(&watched_comm, __ATOMIC_ACQUIRE), &state);
+		/* ncclInvalidUsage: it is being aborted. */
+		CHECK((result == ncclSuccess || result == ncclInvalidArgument) &&
+			      (state == ncclSuccess || state == ncclInProgress || state == ncclInvalidUsage),
+		      "a watcher has %d, %d", (int)result, (int)state);
+		__atomic_fetch_add(answers, result == ncclSuccess, __ATOMIC_RELAXED);
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void watched(void)
+{
+	pthread_t threads[2];
+	uint64_t answers[2] = {0, 0};
+	ncclUniqueId id;
+	for (int i = 0; i < 2; i++)
+		if (pthread_create(&threads[i], NULL, watch, &answers[i]) != 0)
+			abort();
+	for (int i = 0; i < 20000 && (i < 300 || !__atomic_load_n(&answers[0], __ATOMIC_RELAXED) || !__atomic_load_n(&answers[1], __ATOMIC_RELAXED));
+	     i++) {
+		ncclComm_t comm = NULL;
+		float x = 1, y = 0;
+		OK(ncclGetUniqueId(&id));
+		OK(ncclCommInitRank(&comm, 1, id, 0));
+		__atomic_store_n(&watched_comm, comm, __ATOMIC_RELEASE);
+		OK(ncclAllReduce(&x, &y, 1, ncclFloat32, ncclSum, comm, NULL));
+		if (i % 3)
+			OK(ncclCommDestroy(comm));
+		else
+			OK(ncclCommAbort(comm));
+	}
+	__atomic_store_n(&watched_over, true, __ATOMIC_RELEASE);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(threads[i], NULL);
+		CHECK(answers[i] > 0, "watcher %d never had an answer", i);
+	}
+}
+
+static int descriptors(void)
+{
+	int count = 0;
+	DIR *dir = opendir("/proc/self/fd");
+	for (struct dirent *entry = dir ? readdir(dir) : NULL; entry; entry = readdir(dir))
+		count++;
+	if (dir)
+		closedir(dir);
+	return count;
+}
+
+static void one_sum(struct rank *self)
+{
+	int x = 1, y = 0;
+	OK(ncclAllReduce(&x, &y, 1, ncclInt32, ncclSum, self->comm, NULL));
+	CHECK(y == self->nranks, "%d", y);
+}
+
+static void cycles(void)
+{
+	ranks_run(2, one_sum, NULL);
+	int before = descriptors();
+	for (int i = 0; i < 25; i++)
+		ranks_run(2, one_sum, NULL);
+	CHECK(descriptors() == before, "%d descriptors, %d before 25 cycles", descriptors(), before);
+}
+
 int main(int argc, char **argv)
 {
 	ncclUniqueId second;
@@ -263,6 +339,8 @@ int main(int argc, char **argv)
 	configs();
 	memory();
 	refused();
+	watched();
+	cycles();
 	ranks_run(2, aborted, NULL);
 	ranks_run(2, mismatched, NULL);
 	ranks_run(2, revoked, NULL);

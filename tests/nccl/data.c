@@ -150,6 +150,22 @@ static void body(struct rank *self)
 	free(room.wanted);
 }
 
+/* A host scalar is taken when the operation is made, one in memory at each call. */
+static void residence(struct rank *self)
+{
+	float scalar = 2, x = 5, y = 0;
+	ncclRedOp_t early, late;
+	OK(ncclRedOpCreatePreMulSum(&early, &scalar, ncclFloat32, ncclScalarHostImmediate, self->comm));
+	OK(ncclRedOpCreatePreMulSum(&late, &scalar, ncclFloat32, ncclScalarDevice, self->comm));
+	scalar = 3;
+	OK(ncclAllReduce(&x, &y, 1, ncclFloat32, early, self->comm, NULL));
+	CHECK(y == 10, "host scalar: %g", (double)y);
+	OK(ncclAllReduce(&x, &y, 1, ncclFloat32, late, self->comm, NULL));
+	CHECK(y == 15, "scalar in memory: %g", (double)y);
+	OK(ncclRedOpDestroy(early, self->comm));
+	OK(ncclRedOpDestroy(late, self->comm));
+}
+
 int main(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
@@ -157,6 +173,7 @@ int main(int argc, char **argv)
 		without_reduce = without_reduce || strcmp(argv[i], "-reduce") == 0;
 	}
 	ranks_environment();
+	ranks_run(1, residence, NULL);
 	ranks_run(1, body, NULL);
 	ranks_run(2, body, NULL);
 	ranks_run(4, body, NULL);
