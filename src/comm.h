@@ -6,6 +6,7 @@
 #include "bootstrap.h"
 #include "collectives/select.h"
 #include "device/runtime.h"
+#include "device/transfer.h"
 #include "network.h"
 
 #include <marrow/marrow.h>
@@ -90,6 +91,9 @@ struct mrw_task {
 	uint32_t threads;
 	bool copy;                   /* one rank: no kernel but a copy */
 	struct mrw_args args;
+	/* mrw_is_transfers(args.call.func): what is to move; the task's own memory, NULL: the one */
+	struct mrw_transfer *list, one;
+	uint32_t listed;
 };
 
 /* comm.c */
@@ -127,6 +131,10 @@ enum marrow_status mrw_split_build(struct marrow_comm *child);
 enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,
 				 enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task);
 enum marrow_status mrw_issue(struct mrw_task *task);
+/* NULL, or why buffer (role: "send", "recv") of bytes cannot be used; func for the text. */
+enum marrow_status mrw_check_buffer(struct marrow_comm *comm, uint32_t func, const char *role, const void *buffer, uint64_t bytes);
+/* MARROW_SUCCESS while the communicator is well; peers: bits of the ranks that the call needs. */
+enum marrow_status mrw_check_peers(struct marrow_comm *comm, uint32_t func, uint64_t peers);
 const char *mrw_func_name(uint32_t func);
 const char *mrw_type_name(uint32_t type);
 uint32_t mrw_type_bytes(uint32_t type);
@@ -134,6 +142,24 @@ uint32_t mrw_type_bytes(uint32_t type);
 uint64_t mrw_call_hash(const struct mrw_call *call);
 /* "all_reduce(count 3, float32, sum)": for messages. */
 void mrw_call_text(const struct mrw_call *call, char *text, size_t bytes);
+
+/* exchange.c: calls that are made of transfers. Buffers and counts as in the public call; NULL where it has none. */
+struct mrw_exchange {
+	enum mrw_func func;
+	const void *send;
+	void *recv;
+	size_t count;
+	const size_t *send_counts, *send_displs, *recv_counts, *recv_displs;
+	enum marrow_type type;
+	uint32_t root;               /* send, recv: the peer */
+	void *stream;
+};
+enum marrow_status mrw_plan_exchange(struct marrow_comm *comm, const struct mrw_exchange *x, struct mrw_task *task);
+/* The tasks, of one communicator and stream, as one launch: a collective alone, or sends and recvs. */
+enum marrow_status mrw_issue_exchange(struct mrw_task *const *tasks, size_t count);
+/* Sends and recvs of ranks with themselves must come in pairs: of all tasks. */
+enum marrow_status mrw_check_selves(const struct mrw_task *tasks, size_t count);
+void mrw_task_drop(struct mrw_task *task);
 
 /* group.c */
 bool mrw_group_active(void);

@@ -26,6 +26,10 @@ static const char *wait_text(uint32_t wait_for)
 		return "a packet";
 	case MRW_WAIT_ROUND:
 		return "a round of chunks";
+	case MRW_WAIT_LINE:
+		return "the other end";
+	case MRW_WAIT_CHUNK:
+		return "a chunk, or room for one,";
 	case MRW_WAIT_PROOF:
 		return "the path proof";
 	case MRW_WAIT_SEND:
@@ -63,7 +67,8 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 	char mine[160], theirs[160] = "an unknown call";
 	uint32_t origin = f->cause ? mrw_cause_origin(f->cause) : comm->rank;
 	mrw_call_text(&f->mine, mine, sizeof mine);
-	if (f->theirs.hash && mrw_call_hash(&f->theirs) == f->theirs.hash) /* else it was still being written */
+	bool transfer = mrw_is_transfers(f->theirs.func) && f->theirs.op != 0; /* made up by the kernel, out of a line */
+	if (f->theirs.hash && (transfer || mrw_call_hash(&f->theirs) == f->theirs.hash)) /* else it was still being written */
 		mrw_call_text(&f->theirs, theirs, sizeof theirs);
 	switch (f->kind) {
 	case MRW_FAULT_MISMATCH:

@@ -11,11 +11,6 @@ enum { UNSUPPORTED = 10 }; /* MARROW_UNSUPPORTED */
 	}
 
 PENDING(marrow_reduce)
-PENDING(marrow_gather)
-PENDING(marrow_scatter)
-PENDING(marrow_all_to_all)
-PENDING(marrow_send)
-PENDING(marrow_recv)
 PENDING(marrow_comm_shrink)
 PENDING(marrow_mem_alloc)
 PENDING(marrow_mem_free)

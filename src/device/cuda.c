@@ -19,6 +19,8 @@ static bool cuda_present(void)
 
 static const void *kernel_of(enum mrw_kernel kernel, enum marrow_type type)
 {
+	if (kernel == MRW_KERNEL_TRANSFERS)
+		return mrw_cuda_transfers;
 	if ((uint32_t)kernel >= MRW_TYPED_KERNELS)
 		return mrw_cuda_movers.kernel[kernel - MRW_TYPED_KERNELS];
 	switch (type) {
