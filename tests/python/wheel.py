@@ -79,6 +79,16 @@ except RuntimeError as error:
 assert not marrow.is_serving() and marrow.others_mapped() == [sys.argv[1]]
 '''
 
+# As torch 2.11 does: its own by path, after ours; what is linked to the name is bound to ours.
+BESIDE = '''
+import ctypes, sys
+import marrow
+marrow.preload()
+ctypes.CDLL(sys.argv[1])
+assert marrow.others_mapped() == [sys.argv[1]] and marrow.is_serving()
+assert marrow.preload() == marrow.library_path()
+'''
+
 TORCHRUN = '''
 import os, sys
 maps = open("/proc/self/maps").read()
@@ -141,6 +151,8 @@ def main():
         stranger = scratch / "libnccl.so.2"
         shutil.copyfile(library, stranger)
         shutil.copyfile(packages / "marrow/lib/libmarrow.so.0", scratch / "libmarrow.so.0")
+        run(python, late, stranger)
+        late.write_text(BESIDE)
         run(python, late, stranger)
         # The other ways in.
         assert run(python, "-m", "marrow.preload").stdout.strip() == str(library)

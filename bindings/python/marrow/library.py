@@ -27,15 +27,31 @@ def _is_ours(path):
     return os.path.realpath(path) == os.path.realpath(library_path())
 
 
+class _Where(ctypes.Structure):
+    """Dl_info of dladdr()."""
+
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("address", ctypes.c_void_p)]
+
+
+def _file_that_answers(symbol="ncclAllReduce"):
+    """The file that this process's global symbols give for a name, or None."""
+    everybody, where = ctypes.CDLL(None), _Where()
+    function = getattr(everybody, symbol, None)
+    if function is None or not everybody.dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(where)):
+        return None
+    return os.fsdecode(where.file)
+
+
 def others_mapped():
-    """Other files of NCCL's name in this process: whoever loaded one of them may not be served by Marrow."""
+    """Other files of NCCL's name in this process. They need not be in use: torch 2.11 maps the one of its wheel by path, and calls the one
+    that was there first."""
     return sorted(path for path in _mapped() if not _is_ours(path))
 
 
 def is_serving():
-    """True if this package's library is in the process and no other of its name."""
-    mapped = _mapped()
-    return bool(mapped) and all(_is_ours(path) for path in mapped)
+    """True if this package's library is what NCCL's names mean in this process. Whether it is used, calls() tells."""
+    file = _file_that_answers()
+    return file is not None and _is_ours(file)
 
 
 def preload(children=True):
@@ -46,7 +62,7 @@ def preload(children=True):
     """
     path = library_path()
     others = others_mapped()
-    if others:
+    if others and not is_serving():
         raise RuntimeError(
             f"marrow.preload() came too late: {others[0]} is loaded already; call it before importing torch, cupy or jax, "
             "or start the program with marrow-run or python -m marrow.preload"
