@@ -449,6 +449,10 @@ static void large(struct world_rank *self, struct desk *d, uint64_t *s, uint64_t
 				world_fail(self, "copy in: %s", device_error());
 		}
 	}
+	/* Nobody allocates on while a kernel waits for it. */
+	expect(self, marrow_barrier(self->comms[0], self->streams[0]), "barrier");
+	if (on_cuda(self) && device_stream_synchronize(self->streams[0]) != 0)
+		world_fail(self, "barrier: %s", device_error());
 	marrow_group_start();
 	for (uint32_t q = 0; q < n && !self->failed; q++) {
 		uint32_t p = me % 2 ? n - 1 - q : q;
