@@ -236,6 +236,35 @@ static void left(struct world_rank *self)
 		world_fail(self, "destroy: %s", marrow_last_error(NULL));
 }
 
+/* One transfer, and both ends leave at once: nothing may be on its way to who has left. */
+static void leave(struct world_rank *self)
+{
+	struct ground g;
+	struct marrow_comm *c = self->comms[0];
+	size_t count = *(const size_t *)self->world->arg;
+	if (ground_make(&g, self->world->target, self->rank, BYTES) != 0) {
+		world_fail(self, "no ground");
+		return;
+	}
+	enum marrow_status status = self->rank == 0 ? marrow_send(g.send, count, MARROW_FLOAT32, 1, c, g.stream)
+						    : marrow_recv(g.recv, count, MARROW_FLOAT32, 0, c, g.stream);
+	if (status != MARROW_SUCCESS)
+		world_fail(self, "a transfer: %s", marrow_last_error(c));
+	if (ground_leave(&g, self->comms, 1) != MARROW_SUCCESS)
+		world_fail(self, "destroy: %s", marrow_last_error(NULL));
+}
+
+static int run_leave(enum marrow_target target, size_t count)
+{
+	struct world w = {.target = target, .nranks = 2, .ncomms = 1, .arg = &count};
+	watchdog(30, "both ends leave at once");
+	int failed = world_run(&w, leave);
+	if (failed)
+		printf("FAILED: both ends leave at once, %zu floats\n", count);
+	watchdog(0, "");
+	return failed;
+}
+
 static int run(const char *doing, enum marrow_target target, uint32_t ranks, uint64_t timeout_ms, const struct variation *v,
 	       void (*body)(struct world_rank *self))
 {
@@ -290,6 +319,8 @@ int main(int argc, char **argv)
 	failed += crew_end(&crew, 1u << 1) != 0;
 	for (size_t i = 0; i < VARIATIONS; i++)
 		failed += run("sizes differ", target, 2 + (uint32_t)i % 2, 0, &variations[i], differ);
+	for (size_t count = 0; count < 200000; count = 7 * count + 1)
+		failed += run_leave(target, count);
 	failed += run("never received", target, 2, DEADLINE_MS, NULL, miss);
 	failed += run("the sender aborts", target, 2, 0, NULL, abort_sender);
 	failed += run("the receiver aborts", target, 3, 0, NULL, abort_receiver);
