@@ -2,6 +2,7 @@
  * and between buffers.
  *
  * exchanges [--target host|cuda] [--ranks N] [--steps N] [--team T] [--parallel] [--ctas N] [--near-wrap] [--room BYTES] [--large BYTES]
+ * [--timeout-ms N]
  * All ranks draw the same program from the seed. A step is a group of transfers between any ranks, themselves included, that every rank writes in
  * an order of its own, with collectives in between; or lone calls of two ranks; or calls that both ends group differently; or
  * all_to_all(_v), gather, scatter, all_gather_v. --large: instead, everybody sends everybody so much at once, then an all_reduce. */
@@ -179,7 +180,7 @@ static void call_item(struct world_rank *self, const struct item *it, bool sends
 		expect(self, marrow_recv(it->to, it->count, it->type, it->src, self->comms[0], stream), "recv");
 }
 
-/* A collective in the midst of a group: sums of integers, out of place. */
+/* A collective in the midst of a group: sums of integers that wrap, out of place. */
 struct sum {
 	uint8_t *send, *recv;
 	size_t count;
@@ -189,17 +190,17 @@ static struct sum draw_sum(struct world_rank *self, struct desk *d, uint64_t *s,
 {
 	struct sum c = {.count = world_random(s) % 3 ? world_random(s) % 100 : world_random(s) % 6000};
 	uint64_t seed = world_random(s);
-	uint32_t *sums = calloc(c.count + 1, 4), *one = calloc(c.count + 1, 4);
+	uint8_t *sums = calloc(c.count + 1, 1), *one = calloc(c.count + 1, 1);
 	if (!sums || !one)
 		abort();
-	c.send = d->memory + place_filled(self, d, own, c.count * 4, seed + self->rank * 1000003);
+	c.send = d->memory + place_filled(self, d, own, c.count, seed + self->rank * 1000003);
 	for (uint32_t r = 0; r < self->nranks; r++) {
-		pattern((uint8_t *)one, seed + r * 1000003, c.count * 4);
+		pattern(one, seed + r * 1000003, c.count);
 		for (size_t i = 0; i < c.count; i++)
-			sums[i] += one[i];
+			sums[i] = (uint8_t)(sums[i] + one[i]);
 	}
-	size_t at = place(self, d, own, c.count * 4);
-	memcpy(d->after + at, sums, c.count * 4);
+	size_t at = place(self, d, own, c.count);
+	memcpy(d->after + at, sums, c.count);
 	c.recv = d->memory + at;
 	free(sums);
 	free(one);
@@ -220,7 +221,7 @@ static void call_group(struct world_rank *self, struct desk *d, const struct sum
 			stream = any_stream(self, own);
 		if (way == ways - 1) {
 			if (i < nsums)
-				expect(self, marrow_all_reduce(sums[i].send, sums[i].recv, sums[i].count, MARROW_UINT32, MARROW_SUM, self->comms[0],
+				expect(self, marrow_all_reduce(sums[i].send, sums[i].recv, sums[i].count, MARROW_INT8, MARROW_SUM, self->comms[0],
 							       stream), "all_reduce");
 			next[way] = i + 1;
 			done[way] = i + 1 >= nsums;
@@ -449,6 +450,10 @@ static void large(struct world_rank *self, struct desk *d, uint64_t *s, uint64_t
 				world_fail(self, "copy in: %s", device_error());
 		}
 	}
+	/* Nobody allocates on while a kernel waits for it. */
+	expect(self, marrow_barrier(self->comms[0], self->streams[0]), "barrier");
+	if (on_cuda(self) && device_stream_synchronize(self->streams[0]) != 0)
+		world_fail(self, "barrier: %s", device_error());
 	marrow_group_start();
 	for (uint32_t q = 0; q < n && !self->failed; q++) {
 		uint32_t p = me % 2 ? n - 1 - q : q;
@@ -458,7 +463,7 @@ static void large(struct world_rank *self, struct desk *d, uint64_t *s, uint64_t
 		expect(self, marrow_recv(in[p], program.large - p, MARROW_UINT8, p, self->comms[0], self->streams[0]), "recv");
 	}
 	expect(self, marrow_group_end(), "group end");
-	expect(self, marrow_all_reduce(sum.send, sum.recv, sum.count, MARROW_UINT32, MARROW_SUM, self->comms[0], self->streams[0]), "all_reduce");
+	expect(self, marrow_all_reduce(sum.send, sum.recv, sum.count, MARROW_INT8, MARROW_SUM, self->comms[0], self->streams[0]), "all_reduce");
 	desk_check(self, d, "an all_reduce after a large exchange");
 	for (uint32_t p = 0; p < n; p++) {
 		for (size_t at = 0; p != me && at < program.large - p && !self->failed; at += PIECE) {
@@ -544,6 +549,8 @@ int main(int argc, char **v)
 			program.steps = number(v, &i);
 		else if (strcmp(v[i], "--team") == 0)
 			w.team_size = (uint32_t)number(v, &i);
+		else if (strcmp(v[i], "--timeout-ms") == 0)
+			w.timeout_ms = number(v, &i);
 		else if (strcmp(v[i], "--ctas") == 0)
 			w.max_ctas = (uint32_t)number(v, &i);
 		else if (strcmp(v[i], "--room") == 0)

@@ -52,6 +52,12 @@ static const struct variation variations[] = {
 	{"root of chunks", 2, {MRW_FUNC_BROADCAST, 300000, MARROW_FLOAT32, MARROW_SUM, 1}, FLOATS(BROADCAST, 300000), "root 1", "root 0"},
 	{"size class", 2, FLOATS(ALL_REDUCE, 2), FLOATS(ALL_REDUCE, 1000000), "[oneshot", "[bulk"},
 	{"size class of broadcast", 2, FLOATS(BROADCAST, 1000000), FLOATS(BROADCAST, 2), "[bulk", "[oneshot"},
+	{"function of exchanges", 2, FLOATS(ALL_TO_ALL, 100), FLOATS(GATHER, 100), "all_to_all(count 100,", "gather(count 100,"},
+	{"exchange and reduction", 2, FLOATS(SCATTER, 100), FLOATS(ALL_REDUCE, 100), "scatter(count 100,", "all_reduce(count 100,"},
+	{"count of an exchange", 2, FLOATS(ALL_TO_ALL, 100), FLOATS(ALL_TO_ALL, 100000), "count 100,", "count 100000,"},
+	{"root of a gather", 2, FLOATS(GATHER, 100), {MRW_FUNC_GATHER, 100, MARROW_FLOAT32, MARROW_SUM, 1}, "root 0", "root 1"},
+	{"counts of all_gather_v", 2, FLOATS(ALL_GATHER_V, 100), FLOATS(ALL_GATHER_V, 101), "all_gather_v(", "f32"},
+	{"counts of two", 2, FLOATS(ALL_TO_ALL_V, 100), FLOATS(ALL_TO_ALL_V, 101), "all_to_all_v(count 100,", "all_to_all_v(count 101,"},
 	{"size class of three", 3, FLOATS(ALL_REDUCE, 1000), FLOATS(ALL_REDUCE, 1000000), "count 1000,", "[bulk"},
 };
 enum { VARIATIONS = sizeof variations / sizeof variations[0] };

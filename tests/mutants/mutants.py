@@ -28,6 +28,9 @@ FAR = "src/device/far.h"
 SEND = "src/device/send.h"
 POLL = "src/proxyless/poll.h"
 CQE = "src/proxyless/cqe.h"
+TRANSFER = "src/device/transfer.h"
+LANES = "src/collectives/move_transfers.h"
+EXCHANGE = "src/exchange.c"
 
 NO_REPORT = ("src/watch.c", "poison_page(comm, MRW_FAULT_REPORTED, event.rank, comm->rank);", "(void)0;")
 
@@ -150,7 +153,42 @@ MUTANTS = [
     Mutant("poison is not looked for in waits", [(FLAG, "if (poison != 0) {", "if (poison == 1) {"), NO_REPORT], ["first fault"]),
     Mutant("poison is not looked for at the begin", [(OPERATION, "if (poison != 0) {", "if (poison == 1) {")], ["abort", "first fault"]),
 
+    # Transfers.
+    Mutant("lines have one parity", [(TRANSFER, "lane->heard[number >> l->lane_shift & 1].unit", "lane->heard[number >> l->lane_shift & 0].unit"),
+                                     (LANES, "return (uint32_t)(h->number >> m->a.layout.lane_shift) & 1;", "return (uint32_t)(h->number >> m->a.layout.lane_shift) & 0;")],
+           ["exchanges"]),
+    Mutant("a chunk more than there are slots", [(LANES, "mrw_stand_reached(h, h->chunks + 1 - MRW_LANE_SLOTS)", "mrw_stand_reached(h, h->chunks - MRW_LANE_SLOTS)")],
+           ["exchanges", "tsan exchanges"]),
+    Mutant("a chunk is counted before it is there", [(LANES, "mrw_publish(&mrw_stand_other(m, h)->count, h->chunks + 1);", "mrw_publish(&mrw_stand_other(m, h)->count, h->chunks + 2);")],
+           ["exchanges", "tsan exchanges"]),
+    Mutant("chunks are counted without order", [(LANES, "mrw_publish(&mrw_stand_other(m, h)->count,", "mrw_store_relaxed(&mrw_stand_other(m, h)->count,")],
+           ["tsan exchanges"], True),
+    Mutant("chunks are not observed", [(LANES, "\tmrw_observed(&h->own->count);\n", "")], ["tsan exchanges"], True),
+    Mutant("no vote after a step", [(LANES, "\tok = !mrw_team_any(team, !ok);\n\tif (team->index == 0)", "\tif (team->index == 0)")], ["tsan exchanges", "exchanges teams"]),
+    Mutant("nobody is told which lane goes on", [(TEAM, "\tmrw_team_sync(team);\n\treturn (uint32_t)", "\treturn (uint32_t)")], ["team", "exchanges teams"]),
+    Mutant("idle lanes stay behind", [(LANES, "own->first += r->count;", "own->first += own->place ? r->count : 0;")], ["exchanges"]),
+    Mutant("a lane is waited for alone", [(LANES, "\t\t\tl = l + a->call.channels < total ? l + a->call.channels : channel;\n\t\t} while (l != from);",
+                                           "\t\t\tif (!(*active >> l & 1))\n\t\t\t\tl = l + a->call.channels < total ? l + a->call.channels : channel;\n\t\t} while (0);")],
+           ["exchanges"]),
+    Mutant("chunks of a transfer start in lane 0", [(SCHEDULE, "return (lane - (uint32_t)number) & (l->lanes - 1);", "return (lane - (number & 1 ? 0 : (uint32_t)number)) & (l->lanes - 1);")],
+           ["exchanges teams"]),
+    Mutant("the last of a lane's chunks is lost", [(SCHEDULE, "((all - 1 - first) >> l->lane_shift) + 1 : 0", "((all - 1 - first) >> l->lane_shift) + (all < 4) : 0")], ["schedule"]),
+    Mutant("calls of a group change places", [(EXCHANGE, "const struct mrw_transfer *list = list_of(tasks[i]);\n\t\tfor (uint32_t k = 0; k < tasks[i]->listed; k++)",
+                                               "const struct mrw_transfer *list = list_of(tasks[i ^ (i ^ 1) % count]);\n\t\tfor (uint32_t k = 0; k < tasks[i]->listed; k++)")],
+           ["exchanges"]),
+    Mutant("sizes are not compared", [(TRANSFER, "return bytes != t->bytes || (words & 0xff)", "return (words & 0xff)")], ["pairs"]),
+    Mutant("a send does not wait for its recv", [(LANES, "h->step == (h->way == MRW_WAY_IN ? MRW_STEP_HEAR_FIRST : MRW_STEP_HEAR_LAST)", "h->step == (h->way == MRW_WAY_IN ? MRW_STEP_HEAR_FIRST : MRW_STEPS + 1)"),
+                                                 (LANES, "if (home && h->way == MRW_WAY_OUT && h->step <= MRW_STEP_HEAR_LAST) {", "if (home && h->way == MRW_WAY_OUT && h->step > MRW_STEP_HEAR_LAST) {")],
+           ["exchanges", "pairs"]),
+    Mutant("a send and its recv are not told apart from others", [(TRANSFER, "|| (words & 0xff) != (mrw_line_words(t->func, t->type) & 0xff);", "|| (words & 0xff) > 99;")], ["pairs"]),
+    Mutant("a lost end is not named in a group", [(LANES, "(void)mrw_stand_find(m, mrw_lane_nth(active, channel, a->call.channels, total, looks % count), &h);",
+                                                   "(void)mrw_stand_find(m, mrw_lane_nth(active, channel, a->call.channels, total, 0), &h);")], ["pairs"]),
+
     # Across hosts.
+    Mutant("a chunk's count goes before it", [(LANES, "mrw_far_range(a, p, index, false, l->outbox + mrw_lane_chunk_offset(", "mrw_far_range(a, p, index + 1, true, l->outbox + mrw_lane_chunk_offset("),
+                                              (LANES, "mrw_far_word(a, p, index + n - 1, mrw_lane_offset(", "mrw_far_word(a, p, index, mrw_lane_offset(")], ["hosts exchanges"]),
+    Mutant("credits are on their way to who has left", [(LANES, "if (h->step == MRW_STEP_DRAIN || !h->far || h->way != MRW_WAY_OUT)", "if (h->step == MRW_STEP_DRAIN || h->far || h->way != MRW_WAY_OUT)"),
+                                                        (LANES, "\th->step = MRW_STEP_DRAIN;\n\treturn true;", "\th->step = MRW_STEP_DRAIN;\n\treturn false;")], ["hosts pairs"]),
     Mutant("a round's counter goes before its chunks", [(SEND, "uint64_t at = index;", "uint64_t at = index + 1;"),
                                                         (SEND, "mrw_far_word(a, p, at, offsetof(struct mrw_control, rounds)", "mrw_far_word(a, p, index, offsetof(struct mrw_control, rounds)")],
            ["hosts"]),
