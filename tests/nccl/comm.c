@@ -88,7 +88,9 @@ static void configs(void)
 	static const struct {
 		unsigned int version;
 		size_t bytes;
-	} versions[] = {{21400, 24}, {21700, 40}, {21803, 48}, {22602, 48}, {22707, 72}, {22809, 80}, {22902, 88}, {23003, 96}, {23203, 104}};
+		size_t given; /* more than the version has: not read */
+	} versions[] = {{21400, 24, 24}, {21700, 40, 40}, {21803, 48, 48}, {22602, 48, 96}, {22707, 72, 72}, {22707, 72, 80},
+			{22809, 80, 80}, {22902, 88, 88}, {23003, 96, 96}, {23203, 96, 104}};
 	union {
 		ncclConfig_t config;
 		unsigned char bytes[128];
@@ -101,7 +103,7 @@ static void configs(void)
 		memcpy(&c.config, &fresh, versions[i].bytes < sizeof fresh ? versions[i].bytes : sizeof fresh);
 		for (size_t at = sizeof fresh; at < versions[i].bytes; at += sizeof(int))
 			memcpy(c.bytes + at, &fresh.nvlsCTAs, sizeof(int));
-		c.config.size = versions[i].bytes;
+		c.config.size = versions[i].given;
 		c.config.version = versions[i].version;
 		OK(ncclGetUniqueId(&id));
 		if (OK(ncclCommInitRankConfig(&comm, 1, id, 0, &c.config)))
@@ -290,6 +292,8 @@ static void watched(void)
 		OK(ncclCommInitRank(&comm, 1, id, 0));
 		__atomic_store_n(&watched_comm, comm, __ATOMIC_RELEASE);
 		OK(ncclAllReduce(&x, &y, 1, ncclFloat32, ncclSum, comm, NULL));
+		if (i % 2)
+			sched_yield();
 		if (i % 3)
 			OK(ncclCommDestroy(comm));
 		else
@@ -300,6 +304,52 @@ static void watched(void)
 		pthread_join(threads[i], NULL);
 		CHECK(answers[i] > 0, "watcher %d never had an answer", i);
 	}
+}
+
+/* Two free one communicator: one of them has freed it, the other is told. */
+struct rival {
+	pthread_barrier_t *start;
+	ncclComm_t *comm;
+	int freed;
+};
+
+enum { RIVAL_CYCLES = 300 };
+
+static void *rival(void *p)
+{
+	struct rival *self = p;
+	for (int i = 0; i < RIVAL_CYCLES; i++) {
+		pthread_barrier_wait(self->start);
+		ncclResult_t result = i % 2 ? ncclCommDestroy(*self->comm) : ncclCommAbort(*self->comm);
+		CHECK(result == ncclSuccess || result == ncclInvalidArgument, "freeing at once gave %d", (int)result);
+		self->freed += result == ncclSuccess;
+		pthread_barrier_wait(self->start);
+	}
+	return NULL;
+}
+
+static void rivals(void)
+{
+	pthread_barrier_t start;
+	pthread_t threads[2];
+	ncclComm_t comm = NULL;
+	ncclUniqueId id;
+	struct rival sides[2] = {{&start, &comm, 0}, {&start, &comm, 0}};
+	pthread_barrier_init(&start, NULL, 3);
+	for (int i = 0; i < 2; i++)
+		if (pthread_create(&threads[i], NULL, rival, &sides[i]) != 0)
+			abort();
+	for (int i = 0; i < RIVAL_CYCLES; i++) {
+		OK(ncclGetUniqueId(&id));
+		OK(ncclCommInitRank(&comm, 1, id, 0));
+		pthread_barrier_wait(&start);
+		pthread_barrier_wait(&start);
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	pthread_barrier_destroy(&start);
+	CHECK(sides[0].freed + sides[1].freed == RIVAL_CYCLES, "%d communicators were freed %d and %d times", RIVAL_CYCLES, sides[0].freed,
+	      sides[1].freed);
 }
 
 static int descriptors(void)
@@ -318,6 +368,10 @@ static void one_sum(struct rank *self)
 	int x = 1, y = 0;
 	OK(ncclAllReduce(&x, &y, 1, ncclInt32, ncclSum, self->comm, NULL));
 	CHECK(y == self->nranks, "%d", y);
+	if (self->arg) {
+		OK(ncclCommAbort(self->comm));
+		self->comm = NULL;
+	}
 }
 
 static void cycles(void)
@@ -325,7 +379,7 @@ static void cycles(void)
 	ranks_run(2, one_sum, NULL);
 	int before = descriptors();
 	for (int i = 0; i < 25; i++)
-		ranks_run(2, one_sum, NULL);
+		ranks_run(2, one_sum, i % 2 ? &before : NULL);
 	CHECK(descriptors() == before, "%d descriptors, %d before 25 cycles", descriptors(), before);
 }
 
@@ -340,6 +394,7 @@ int main(int argc, char **argv)
 	memory();
 	refused();
 	watched();
+	rivals();
 	cycles();
 	ranks_run(2, aborted, NULL);
 	ranks_run(2, mismatched, NULL);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_COUNT = 20011, TYPES = ncclNumTypes, OPS = 7 };
+enum { MOST_COUNT = 6007, TYPES = ncclNumTypes, OPS = 7 };
 
 static const size_t counts[] = {0, 1, 1000, MOST_COUNT};
 static bool without_p2p, without_reduce;
