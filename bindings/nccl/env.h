@@ -23,6 +23,7 @@
 	X("NCCL_GRAPH_REGISTER", MOOT, "registration is never a condition") \
 	X("NCCL_LOCAL_REGISTER", MOOT, "registration is never a condition") \
 	X("NCCL_DMABUF_ENABLE", MOOT, "decided by what the machine has") \
+	X("NCCL_NVLS_ENABLE", MOOT, "NVLink multicast is not used") \
 	X("NCCL_LAUNCH_MODE", MOOT, "there is one way to launch") \
 	X("NCCL_ASYNC_ERROR_HANDLING", MOOT, "PyTorch's, as TORCH_NCCL_*") \
 	X("NCCL_BLOCKING_WAIT", MOOT, "PyTorch's, as TORCH_NCCL_*") \
