@@ -343,28 +343,19 @@ MRW_DEV bool mrw_lane_go(const struct mrw_team *team, const struct mrw_transfers
 	return ok;
 }
 
-/* The n-th lane of those under way, from its team's first on. */
-MRW_DEV uint32_t mrw_lane_nth(uint64_t active, uint32_t channel, uint32_t step, uint32_t total, uint32_t n)
-{
-	for (;;)
-		for (uint32_t l = channel; l < total; l += step)
-			if ((active >> l & 1) && n-- == 0)
-				return l;
-}
-
 /* Poisoned because of a mismatch with this rank: a lane that has heard the other end names both sides. Who has none gives the team that has a
  * moment to say so first. */
 #define MRW_EVIDENCE_NS 10000000u
 
-MRW_DEV_CALL void mrw_transfers_accuse(const struct mrw_transfers *m, uint32_t channel, uint64_t active, uint32_t seq, uint64_t poison)
+MRW_DEV_CALL void mrw_transfers_accuse(const struct mrw_transfers *m, uint64_t active, uint32_t seq, uint64_t poison)
 {
 	const struct mrw_args *a = &m->a;
 	struct mrw_control *mine = mrw_control(a, a->rank);
-	for (uint32_t l = channel; l < m->routes << a->layout.lane_shift; l += a->call.channels) {
+	for (uint64_t rest = active; rest != 0; rest &= rest - 1) {
 		struct mrw_stand h;
 		uint64_t bytes;
 		uint32_t words;
-		if (!(active >> l & 1) || !mrw_stand_find(m, l, &h) || !h.t || !mrw_line_heard(&a->layout, h.own, h.number, &bytes, &words))
+		if (!mrw_stand_find(m, mrw_lowest_bit(rest), &h) || !h.t || !mrw_line_heard(&a->layout, h.own, h.number, &bytes, &words))
 			continue;
 		if (mrw_transfer_first(&a->layout, h.number, h.lane) == 0 && mrw_line_differs(h.t, bytes, words)) {
 			mrw_raise(a, MRW_FAULT_MISMATCH, mrw_stand_where(m, &h, seq), 0, 0);
@@ -378,32 +369,52 @@ MRW_DEV_CALL void mrw_transfers_accuse(const struct mrw_transfers *m, uint32_t c
 }
 
 /* The slow look of a team none of whose lanes can go on; see mrw_look(). Lanes take turns in being the one that is named. */
-MRW_DEV_CALL uint64_t mrw_transfers_look(const struct mrw_transfers *m, uint32_t channel, uint64_t active, uint32_t seq, uint64_t since_ns,
-					 uint32_t looks)
+MRW_DEV_CALL uint64_t mrw_transfers_look(const struct mrw_transfers *m, uint64_t active, uint32_t seq, uint64_t since_ns, uint32_t looks)
 {
 	const struct mrw_args *a = &m->a;
 	struct mrw_stand h;
 	uint64_t poison = mrw_load_relaxed(&mrw_control(a, a->rank)->poison);
 	if (poison != 0)
-		mrw_transfers_accuse(m, channel, active, seq, poison);
-	uint32_t count = 0, total = m->routes << a->layout.lane_shift;
-	for (uint32_t l = channel; l < total; l += a->call.channels)
-		count += active >> l & 1;
-	(void)mrw_stand_find(m, mrw_lane_nth(active, channel, a->call.channels, total, looks % count), &h);
+		mrw_transfers_accuse(m, active, seq, poison);
+	uint32_t count = 0;
+	for (uint64_t rest = active; rest != 0; rest &= rest - 1)
+		count++;
+	uint64_t rest = active;
+	for (uint32_t n = looks % count; n > 0; n--)
+		rest &= rest - 1;
+	(void)mrw_stand_find(m, mrw_lowest_bit(rest), &h);
 	return mrw_look(a, mrw_stand_where(m, &h, seq), since_ns, looks);
 }
 
-/* Lanes of the team that have something to do: bit l for lane number l of the launch, of which there are at most 64. */
+/* The team's first lane of a route; a->layout.lanes: it has none. */
+MRW_DEV uint32_t mrw_lane_own(const struct mrw_transfers *m, uint32_t channel, uint32_t route)
+{
+	uint32_t lane = 0;
+	if (m->a.call.channels % m->routes == 0) /* nearly always */
+		return channel % m->routes == route ? channel / m->routes : m->a.layout.lanes;
+	while (lane < m->a.layout.lanes && (lane * m->routes + route) % m->a.call.channels != channel)
+		lane++;
+	return lane;
+}
+
+/* Lanes of the team that have something to do: bit l for lane number l of the launch, of which there are at most 64. One thread. */
 MRW_DEV uint64_t mrw_lanes_active(const struct mrw_transfers *m, uint32_t channel)
 {
 	const struct mrw_args *a = &m->a;
 	uint64_t active = 0;
-	for (uint32_t l = channel; l < m->routes << a->layout.lane_shift; l += a->call.channels) {
-		const struct mrw_route *r = &m->route[l % m->routes];
-		uint32_t lane = l / m->routes;
-		uint64_t first = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, lane, a->rank, r->peer)->first;
-		if (r->wide || mrw_transfer_first(&a->layout, first, lane) < r->count || mrw_is_far(a, r->peer))
-			active |= 1ull << l;
+	for (uint32_t i = 0; i < m->routes; i++) {
+		const struct mrw_route *r = &m->route[i];
+		uint32_t own = mrw_lane_own(m, channel, i), lanes = a->layout.lanes;
+		if (own >= lanes)
+			continue;
+		/* The lanes of a pair have all passed the same transfers when a launch begins. */
+		uint64_t first = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, own, a->rank, r->peer)->first;
+		bool all = r->wide || mrw_is_far(a, r->peer) || r->count >= lanes;
+		for (uint32_t k = 0; k < (all ? lanes : r->count); k++) {
+			uint32_t l = (((uint32_t)first + k) & (lanes - 1)) * m->routes + i;
+			if (l % a->call.channels == channel)
+				active |= 1ull << l;
+		}
 	}
 	return active;
 }
@@ -425,25 +436,24 @@ MRW_DEV void mrw_lanes_keep(const struct mrw_team *team, const struct mrw_transf
 #define MRW_PICK_LEAVE 0xfffffffeu
 
 /* One thread's part: looks at the lanes in turn, from number from on, until one can go on, or none is left. */
-MRW_DEV uint32_t mrw_lanes_pick(const struct mrw_transfers *m, uint32_t channel, uint32_t seq, uint64_t *active, uint32_t from)
+MRW_DEV uint32_t mrw_lanes_pick(const struct mrw_transfers *m, uint32_t seq, uint64_t *active, uint32_t from)
 {
 	const struct mrw_args *a = &m->a;
-	uint32_t total = m->routes << a->layout.lane_shift, l = from;
 	uint64_t since = 0;
 	for (uint32_t idle = 0; *active != 0; idle++) {
-		bool ok = true;
-		do {
-			struct mrw_stand h;
-			if (*active >> l & 1) {
+		uint64_t rest = *active >> from << from, before = *active ^ rest;
+		for (uint32_t half = 0; half < 2; half++, rest = before)
+			for (; rest != 0; rest &= rest - 1) {
+				uint32_t l = mrw_lowest_bit(rest);
+				struct mrw_stand h;
+				bool ok = true;
 				if (!mrw_stand_find(m, l, &h))
 					*active &= ~(1ull << l);
 				else if (mrw_lane_ready(m, &h, seq, &ok))
 					return ok ? l : MRW_PICK_LEAVE;
 			}
-			l = l + a->call.channels < total ? l + a->call.channels : channel;
-		} while (l != from);
 		if (*active != 0 && idle % MRW_POLLS_A_LOOK == MRW_POLLS_A_LOOK - 1) {
-			since = mrw_transfers_look(m, channel, *active, seq, since, idle / MRW_POLLS_A_LOOK);
+			since = mrw_transfers_look(m, *active, seq, since, idle / MRW_POLLS_A_LOOK);
 			if (since == 0)
 				return MRW_PICK_LEAVE;
 		}
@@ -455,22 +465,19 @@ MRW_DEV uint32_t mrw_lanes_pick(const struct mrw_transfers *m, uint32_t channel,
 /* False: the team leaves. */
 MRW_DEV bool mrw_lanes_run(const struct mrw_team *team, const struct mrw_transfers *m, uint32_t channel, uint32_t seq)
 {
-	const struct mrw_args *a = &m->a;
-	uint32_t total = m->routes << a->layout.lane_shift, pick = channel;
-	uint64_t active = team->index == 0 ? mrw_lanes_active(m, channel) : 0;
-	if (channel >= total)
-		return true;
+	uint64_t active = team->index == 0 && m->routes > 0 ? mrw_lanes_active(m, channel) : 0;
+	uint32_t pick = 0;
 	for (;;) {
 		struct mrw_stand h;
 		if (team->index == 0)
-			pick = mrw_lanes_pick(m, channel, seq, &active, pick);
+			pick = mrw_lanes_pick(m, seq, &active, pick);
 		pick = mrw_team_tell(team, pick);
 		if (pick >= MRW_PICK_LEAVE)
 			return pick == MRW_PICK_DONE;
 		(void)mrw_stand_find(m, pick, &h);
 		if (!mrw_lane_go(team, m, &h, seq, true))
 			return false;
-		pick = pick + a->call.channels < total ? pick + a->call.channels : channel;
+		pick = (pick + 1) & 63;
 	}
 }
 
@@ -498,7 +505,7 @@ MRW_DEV bool mrw_pairwise_begin(const struct mrw_team *team, uint32_t channel, c
 		mrw_store_relaxed(&mine->channel[channel].word, word | MRW_CHANNEL_BUSY);
 	if (poison != 0) {
 		if (team->index == 0)
-			mrw_transfers_accuse(mrw_transfers_of(a), channel, 0, 0, poison);
+			mrw_transfers_accuse(mrw_transfers_of(a), 0, 0, poison);
 		mrw_leave(a, w, poison);
 		return false;
 	}
