@@ -72,6 +72,12 @@ static enum marrow_status learn(struct world_rank *self, enum marrow_status stat
 	return status == MARROW_SUCCESS ? await_error(self->comms[0], limit_ms(ms) * 2) : status;
 }
 
+/* Across hosts a rank may have the other one's report, which names both, before the NIC brings the line that it would have seen itself. */
+static bool hearsay(struct world_rank *self, enum marrow_status status)
+{
+	return hosts_count(self->nranks) > 1 && status == MARROW_REMOTE_ERROR && strstr(marrow_last_error(self->comms[0]), "reported:");
+}
+
 static void finish(struct world_rank *self, struct ground *g, enum marrow_status status)
 {
 	uint64_t start = now_ms();
@@ -124,7 +130,7 @@ static void differ(struct world_rank *self)
 	uint64_t waited = now_ms() - __atomic_load_n(&shared.called_ms, __ATOMIC_ACQUIRE);
 	if (waited > limit_ms(LEARN_MS) + (self->rank > 1 ? 100 : 0))
 		world_fail(self, "learnt it after %llu ms", (unsigned long long)waited);
-	if (status != MARROW_MISMATCH && (self->rank < 2 || status != MARROW_REMOTE_ERROR))
+	if (status != MARROW_MISMATCH && !hearsay(self, status) && (self->rank < 2 || status != MARROW_REMOTE_ERROR))
 		world_fail(self, "status \"%s\": %s", marrow_status_string(status), text);
 	snprintf(words, sizeof words, "send(count %zu, f32, to rank 1)", v->send);
 	if (self->rank < 2) {
@@ -145,7 +151,7 @@ static void cross(struct world_rank *self)
 	enum marrow_status status = self->rank == 0 ? marrow_send(g.send, 100, MARROW_FLOAT32, 1, c, g.stream)
 						    : marrow_gather(g.send, g.recv, 100, MARROW_FLOAT32, 1, c, g.stream);
 	status = learn(self, status, LEARN_MS);
-	if (status != MARROW_MISMATCH)
+	if (status != MARROW_MISMATCH && !hearsay(self, status))
 		world_fail(self, "status \"%s\": %s", marrow_status_string(status), marrow_last_error(c));
 	has(self, marrow_last_error(c), "send(count 100, f32, to rank 1)");
 	has(self, marrow_last_error(c), "gather(count 100, f32, from rank 0)");
