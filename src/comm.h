@@ -69,6 +69,7 @@ struct marrow_comm {
 	uint32_t max_ctas;
 	int32_t forced_algo;
 	uint32_t forced_channels;    /* tests */
+	uint32_t forced_listed;      /* tests: transfers of a launch at most, 0: as the target can */
 	uint64_t timeout_ms;         /* 0: defaults */
 	struct mrw_dynamic_op ops[MRW_MAX_DYNAMIC_OPS];
 	/* failure: written under lock, sticky */
@@ -175,6 +176,8 @@ void mrw_group_failed(enum marrow_status status);
 void mrw_comm_set_host_team(struct marrow_comm *comm, uint32_t team_size, bool parallel_channels);
 enum marrow_status mrw_comm_set_seq(struct marrow_comm *comm, uint32_t next, uint64_t round);
 void mrw_comm_set_channels(struct marrow_comm *comm, uint32_t channels);
+/* At most so many transfers a launch, as on CUDA; 0: all at once. */
+void mrw_comm_set_listed(struct marrow_comm *comm, uint32_t listed);
 void mrw_comm_set_algo(struct marrow_comm *comm, int32_t algo);
 /* A wait of the next calls that is longer leaves a note in the page. */
 void mrw_comm_set_note_ns(struct marrow_comm *comm, uint64_t note_ns);

@@ -347,7 +347,9 @@ static enum marrow_status go(struct mrw_task *task, struct launch *l)
 {
 	struct mrw_device *d = &task->comm->device;
 	struct mrw_transfers *m = l->m;
-	if (d->runtime->target == MARROW_TARGET_HOST) {
+	bool host = d->runtime->target == MARROW_TARGET_HOST;
+	uint32_t most = task->comm->forced_listed ? at_most(task->comm->forced_listed, MRW_LISTED) : MRW_LISTED;
+	if (host && !task->comm->forced_listed) {
 		m->more = l->list;
 		MRW_TRY(d->runtime->launch(d, MRW_KERNEL_TRANSFERS, task->type, &m->a, task->threads, task->stream));
 		return mrw_comm_look(task->comm, false);
@@ -355,9 +357,14 @@ static enum marrow_status go(struct mrw_task *task, struct launch *l)
 	uint32_t longest = m->selves > 1 ? m->selves : 1;
 	for (uint32_t i = 0; i < m->routes; i++)
 		longest = m->route[i].count > longest ? m->route[i].count : longest;
-	uint32_t per = l->used <= MRW_LISTED ? longest : MRW_LISTED / (m->routes + 2);
-	for (uint32_t from = 0; from < longest; from += per)
+	/* Ranks may cut at other places: of all places that are not done somewhere the least one is under way at both its ends. */
+	uint32_t per = l->used <= most ? longest : most / (m->routes + 2);
+	per = per ? per : 1;
+	for (uint32_t from = 0; from < longest; from += per) {
 		MRW_TRY(launch_part(task, l, from, per));
+		if (host)
+			MRW_TRY(mrw_comm_look(task->comm, false));
+	}
 	return MARROW_SUCCESS;
 }
 

@@ -14,6 +14,11 @@ void mrw_comm_set_channels(struct marrow_comm *comm, uint32_t channels)
 	comm->forced_channels = channels;
 }
 
+void mrw_comm_set_listed(struct marrow_comm *comm, uint32_t listed)
+{
+	comm->forced_listed = listed;
+}
+
 void mrw_comm_set_algo(struct marrow_comm *comm, int32_t algo)
 {
 	comm->forced_algo = algo;

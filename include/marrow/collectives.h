@@ -65,7 +65,8 @@ MARROW_API enum marrow_status marrow_reduce_scatter_v(const void *send, void *re
 						      enum marrow_op op, struct marrow_comm *comm, void *stream);
 
 /* Point to point. The i-th send of a rank to a peer meets the i-th recv of that peer from it, also if it has no bytes; both have the same
- * number of bytes (types may differ), else both ranks get MARROW_MISMATCH. Other ranks take no part. Calls within a group progress together,
+ * number of bytes (types may differ), else both ranks get MARROW_MISMATCH (on different hosts one of them perhaps MARROW_REMOTE_ERROR, in the
+ * other's words). Other ranks take no part. Calls within a group progress together,
  * whatever their order; outside a group each is complete for itself, the send once its recv has begun: two ranks that both send first
  * wait for each other until the deadline. To oneself: only in a group, in pairs of equal size, in the order of the calls.
  * Groups of one communicator on the cuda target: where a rank has more than 118 sends and recvs in one, they run in several steps, the i-th to or

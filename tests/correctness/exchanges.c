@@ -2,7 +2,7 @@
  * and between buffers.
  *
  * exchanges [--target host|cuda] [--ranks N] [--steps N] [--team T] [--parallel] [--ctas N] [--near-wrap] [--room BYTES] [--large BYTES]
- * [--timeout-ms N]
+ * [--timeout-ms N] [--listed N]
  * All ranks draw the same program from the seed. A step is a group of transfers between any ranks, themselves included, that every rank writes in
  * an order of its own, with collectives in between; or lone calls of two ranks; or calls that both ends group differently; or
  * all_to_all(_v), gather, scatter, all_gather_v. --large: instead, everybody sends everybody so much at once, then an all_reduce. */
@@ -20,6 +20,7 @@ enum { MAX_ITEMS = 400, MAX_CALLS = 2 * MAX_ITEMS + 8, GAP = 48, UNTOUCHED = 0xa
 static struct {
 	uint64_t steps, seed;
 	size_t room, large;
+	uint32_t listed;
 } program;
 
 /* One transfer of the program. */
@@ -488,6 +489,7 @@ static void run(struct world_rank *self)
 	if (!d)
 		abort();
 	d->memory = memory_new(self, program.room);
+	mrw_comm_set_listed(self->comms[0], program.listed);
 	d->before = malloc(program.room);
 	d->after = malloc(program.room);
 	d->got = malloc(program.room);
@@ -549,6 +551,8 @@ int main(int argc, char **v)
 			program.steps = number(v, &i);
 		else if (strcmp(v[i], "--team") == 0)
 			w.team_size = (uint32_t)number(v, &i);
+		else if (strcmp(v[i], "--listed") == 0)
+			program.listed = (uint32_t)number(v, &i);
 		else if (strcmp(v[i], "--timeout-ms") == 0)
 			w.timeout_ms = number(v, &i);
 		else if (strcmp(v[i], "--ctas") == 0)

@@ -29,6 +29,7 @@ SEND = "src/device/send.h"
 POLL = "src/proxyless/poll.h"
 CQE = "src/proxyless/cqe.h"
 TRANSFER = "src/device/transfer.h"
+LANE = "src/collectives/lane.h"
 LANES = "src/collectives/move_transfers.h"
 EXCHANGE = "src/exchange.c"
 
@@ -57,7 +58,8 @@ MUTANTS = [
                                                           "(uint32_t)(v.unit[1] >> 32) == seq")], ["random"]),
     Mutant("the second flag of a packet is not checked", [(FLAG, "(uint32_t)(v.unit[0] >> 32) == seq && (uint32_t)(v.unit[1] >> 32) == seq",
                                                            "(uint32_t)(v.unit[0] >> 32) == seq")], ["random"]),
-    Mutant("a packet's parity is stuck", [(WIRE, "mrw_writer_slot(owner, writer)) * 2 + parity;", "mrw_writer_slot(owner, writer)) * 2 + parity * 0;")],
+    Mutant("a packet's parity is stuck", [(WIRE, "(uint64_t)channel * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2 + parity;",
+                                           "(uint64_t)channel * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2 + parity * 0;")],
            ["random"]),
     Mutant("an opening's parity is stuck", [(OPERATION, "->heard[seq & 1][a->rank].line", "->heard[seq & 0][a->rank].line"),
                                             (FAULT, "->heard[seq & 1][peer].line", "->heard[seq & 0][peer].line")], ["random"]),
@@ -155,40 +157,35 @@ MUTANTS = [
 
     # Transfers.
     Mutant("lines have one parity", [(TRANSFER, "lane->heard[number >> l->lane_shift & 1].unit", "lane->heard[number >> l->lane_shift & 0].unit"),
-                                     (LANES, "return (uint32_t)(h->number >> m->a.layout.lane_shift) & 1;", "return (uint32_t)(h->number >> m->a.layout.lane_shift) & 0;")],
+                                     (LANE, "return (uint32_t)(h->number >> m->a.layout.lane_shift) & 1;", "return (uint32_t)(h->number >> m->a.layout.lane_shift) & 0;")],
            ["exchanges"]),
-    Mutant("a chunk more than there are slots", [(LANES, "mrw_stand_reached(h, h->chunks + 1 - MRW_LANE_SLOTS)", "mrw_stand_reached(h, h->chunks - MRW_LANE_SLOTS)")],
+    Mutant("a chunk more than there are slots", [(LANE, "mrw_stand_reached(h, h->chunks + 1 - MRW_LANE_SLOTS)", "mrw_stand_reached(h, h->chunks - MRW_LANE_SLOTS)")],
            ["exchanges", "tsan exchanges"]),
-    Mutant("a chunk is counted before it is there", [(LANES, "mrw_publish(&mrw_stand_other(m, h)->count, h->chunks + 1);", "mrw_publish(&mrw_stand_other(m, h)->count, h->chunks + 2);")],
-           ["exchanges", "tsan exchanges"]),
-    Mutant("chunks are counted without order", [(LANES, "mrw_publish(&mrw_stand_other(m, h)->count,", "mrw_store_relaxed(&mrw_stand_other(m, h)->count,")],
+    Mutant("chunks are counted without order", [(LANE, "mrw_publish(&mrw_stand_other(m, h)->count,", "mrw_store_relaxed(&mrw_stand_other(m, h)->count,")],
            ["tsan exchanges"], True),
-    Mutant("chunks are not observed", [(LANES, "\tmrw_observed(&h->own->count);\n", "")], ["tsan exchanges"], True),
-    Mutant("no vote after a step", [(LANES, "\tok = !mrw_team_any(team, !ok);\n\tif (team->index == 0)", "\tif (team->index == 0)")], ["tsan exchanges", "exchanges teams"]),
+    Mutant("chunks are not observed", [(LANE, "\tmrw_observed(&h->own->count);\n", "")], ["tsan exchanges"], True),
+    Mutant("no vote after a step", [(LANE, "\tok = !mrw_team_any(team, !ok);\n\tif (team->index == 0)", "\tif (team->index == 0)")], ["tsan exchanges", "exchanges teams"]),
     Mutant("nobody is told which lane goes on", [(TEAM, "\tmrw_team_sync(team);\n\treturn (uint32_t)", "\treturn (uint32_t)")], ["team", "exchanges teams"]),
     Mutant("idle lanes stay behind", [(LANES, "own->first += r->count;", "own->first += own->place ? r->count : 0;")], ["exchanges"]),
-    Mutant("a lane is waited for alone", [(LANES, "\t\t\tl = l + a->call.channels < total ? l + a->call.channels : channel;\n\t\t} while (l != from);",
-                                           "\t\t\tif (!(*active >> l & 1))\n\t\t\t\tl = l + a->call.channels < total ? l + a->call.channels : channel;\n\t\t} while (0);")],
+    Mutant("a lane is waited for alone", [(LANES, "for (; rest != 0; rest &= rest - 1) {\n\t\t\t\tuint32_t l = mrw_lowest_bit(rest);",
+                                           "for (; rest != 0; rest = 0) {\n\t\t\t\tuint32_t l = mrw_lowest_bit(*active);")],
            ["exchanges"]),
-    Mutant("chunks of a transfer start in lane 0", [(SCHEDULE, "return (lane - (uint32_t)number) & (l->lanes - 1);", "return (lane - (number & 1 ? 0 : (uint32_t)number)) & (l->lanes - 1);")],
-           ["exchanges teams"]),
     Mutant("the last of a lane's chunks is lost", [(SCHEDULE, "((all - 1 - first) >> l->lane_shift) + 1 : 0", "((all - 1 - first) >> l->lane_shift) + (all < 4) : 0")], ["schedule"]),
     Mutant("calls of a group change places", [(EXCHANGE, "const struct mrw_transfer *list = list_of(tasks[i]);\n\t\tfor (uint32_t k = 0; k < tasks[i]->listed; k++)",
                                                "const struct mrw_transfer *list = list_of(tasks[i ^ (i ^ 1) % count]);\n\t\tfor (uint32_t k = 0; k < tasks[i]->listed; k++)")],
            ["exchanges"]),
     Mutant("sizes are not compared", [(TRANSFER, "return bytes != t->bytes || (words & 0xff)", "return (words & 0xff)")], ["pairs"]),
-    Mutant("a send does not wait for its recv", [(LANES, "h->step == (h->way == MRW_WAY_IN ? MRW_STEP_HEAR_FIRST : MRW_STEP_HEAR_LAST)", "h->step == (h->way == MRW_WAY_IN ? MRW_STEP_HEAR_FIRST : MRW_STEPS + 1)"),
-                                                 (LANES, "if (home && h->way == MRW_WAY_OUT && h->step <= MRW_STEP_HEAR_LAST) {", "if (home && h->way == MRW_WAY_OUT && h->step > MRW_STEP_HEAR_LAST) {")],
+    Mutant("a send does not wait for its recv", [(LANE, "h->step == (h->way == MRW_WAY_IN ? MRW_STEP_HEAR_FIRST : MRW_STEP_HEAR_LAST)", "h->step == (h->way == MRW_WAY_IN ? MRW_STEP_HEAR_FIRST : MRW_STEPS + 1)"),
+                                                 (LANE, "if (home && h->way == MRW_WAY_OUT && h->step <= MRW_STEP_HEAR_LAST) {", "if (home && h->way == MRW_WAY_OUT && h->step > MRW_STEP_HEAR_LAST) {")],
            ["exchanges", "pairs"]),
     Mutant("a send and its recv are not told apart from others", [(TRANSFER, "|| (words & 0xff) != (mrw_line_words(t->func, t->type) & 0xff);", "|| (words & 0xff) > 99;")], ["pairs"]),
-    Mutant("a lost end is not named in a group", [(LANES, "(void)mrw_stand_find(m, mrw_lane_nth(active, channel, a->call.channels, total, looks % count), &h);",
-                                                   "(void)mrw_stand_find(m, mrw_lane_nth(active, channel, a->call.channels, total, 0), &h);")], ["pairs"]),
+    Mutant("a lost end is not asked for in a group", [(LANES, "for (uint32_t n = looks % count; n > 0; n--)", "for (uint32_t n = 0; n > 0; n--)")], ["pairs"]),
 
     # Across hosts.
-    Mutant("a chunk's count goes before it", [(LANES, "mrw_far_range(a, p, index, false, l->outbox + mrw_lane_chunk_offset(", "mrw_far_range(a, p, index + 1, true, l->outbox + mrw_lane_chunk_offset("),
-                                              (LANES, "mrw_far_word(a, p, index + n - 1, mrw_lane_offset(", "mrw_far_word(a, p, index, mrw_lane_offset(")], ["hosts exchanges"]),
-    Mutant("credits are on their way to who has left", [(LANES, "if (h->step == MRW_STEP_DRAIN || !h->far || h->way != MRW_WAY_OUT)", "if (h->step == MRW_STEP_DRAIN || h->far || h->way != MRW_WAY_OUT)"),
-                                                        (LANES, "\th->step = MRW_STEP_DRAIN;\n\treturn true;", "\th->step = MRW_STEP_DRAIN;\n\treturn false;")], ["hosts pairs"]),
+    Mutant("a chunk's count goes before it", [(LANE, "mrw_far_range(a, p, index, false, l->outbox + mrw_lane_chunk_offset(", "mrw_far_range(a, p, index + 1, true, l->outbox + mrw_lane_chunk_offset("),
+                                              (LANE, "mrw_far_word(a, p, index + n - 1, mrw_lane_offset(", "mrw_far_word(a, p, index, mrw_lane_offset(")], ["hosts exchanges"]),
+    Mutant("credits are on their way to who has left", [(LANE, "if (h->step == MRW_STEP_DRAIN || !h->far || h->way != MRW_WAY_OUT)", "if (h->step == MRW_STEP_DRAIN || h->far || h->way != MRW_WAY_OUT)"),
+                                                        (LANE, "\th->step = MRW_STEP_DRAIN;\n\treturn true;", "\th->step = MRW_STEP_DRAIN;\n\treturn false;")], ["hosts pairs"]),
     Mutant("a round's counter goes before its chunks", [(SEND, "uint64_t at = index;", "uint64_t at = index + 1;"),
                                                         (SEND, "mrw_far_word(a, p, at, offsetof(struct mrw_control, rounds)", "mrw_far_word(a, p, index, offsetof(struct mrw_control, rounds)")],
            ["hosts"]),
