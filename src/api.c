@@ -68,12 +68,51 @@ enum marrow_status mrw_comm_leave(struct marrow_comm *comm, enum marrow_status s
 	return status;
 }
 
+/* *config comes initialised; of an older header only what it has is taken. */
+static enum marrow_status copy_config(struct marrow_config *config, const struct marrow_config *user)
+{
+	if (!user)
+		return MARROW_SUCCESS;
+	if (user->size == 0 || user->size > sizeof *config)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "config.size is %zu: start from MARROW_CONFIG_INIT of this library's header (%zu)",
+				user->size, sizeof *config);
+	memcpy(config, user, user->size);
+	return MARROW_SUCCESS;
+}
+
 enum marrow_status marrow_get_unique_id(struct marrow_unique_id *id)
 {
+	return marrow_get_unique_id_on(id, NULL);
+}
+
+enum marrow_status marrow_get_unique_id_on(struct marrow_unique_id *id, const struct marrow_config *user)
+{
+	struct marrow_config config = MARROW_CONFIG_INIT;
 	if (!id)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_get_unique_id: id is NULL");
+	MRW_TRY(copy_config(&config, user));
 	mrw_env_check_names();
-	return mrw_boot_make_id(id, mrw_env_string(MRW_ENV_SOCKET_IFNAME));
+	return mrw_boot_make_id(id, config.socket_ifname ? config.socket_ifname : mrw_env_string(MRW_ENV_SOCKET_IFNAME));
+}
+
+enum marrow_status marrow_drop_unique_id(const struct marrow_unique_id *id)
+{
+	if (!id)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_drop_unique_id: id is NULL");
+	mrw_boot_drop_id(id);
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status marrow_current_device(int32_t *device)
+{
+	if (!device)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_current_device: device is NULL");
+	*device = -1;
+#if MRW_HAVE_CUDA
+	if (mrw_cuda_runtime.present())
+		*device = mrw_cuda_runtime.current();
+#endif
+	return MARROW_SUCCESS;
 }
 
 #define MRW_MAX_TIMEOUT_MS (1ull << 40) /* as in the environment table: nanoseconds still fit */
@@ -102,12 +141,7 @@ enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct mar
 	const char *algo = mrw_env_string(MRW_ENV_ALGO), *host_id = mrw_env_string(MRW_ENV_HOST_ID);
 	const char *ifname = mrw_env_string(MRW_ENV_SOCKET_IFNAME), *nics = mrw_env_string(MRW_ENV_NICS);
 	int64_t ctas, timeout;
-	if (user) {
-		if (user->size == 0 || user->size > sizeof config)
-			return mrw_fail(MARROW_INVALID_ARGUMENT, "config.size is %zu: start from MARROW_CONFIG_INIT of this library's header (%zu)",
-					user->size, sizeof config);
-		memcpy(&config, user, user->size);
-	}
+	MRW_TRY(copy_config(&config, user));
 	MRW_TRY(mrw_target_from_env(&comm->init.target));
 	if (config.target != MARROW_TARGET_AUTO)
 		comm->init.target = config.target;
@@ -143,6 +177,9 @@ enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct mar
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "the list of NICs (config.nics, MARROW_NICS) is longer than %zu characters",
 				sizeof comm->init.nics - 1);
 	snprintf(comm->init.nics, sizeof comm->init.nics, "%s", nics);
+	if (config.device > INT32_MAX)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "config.device is %u: 1 + the ordinal of a CUDA device, or 0", config.device);
+	comm->init.device = (int32_t)config.device - 1;
 	return MARROW_SUCCESS;
 }
 
@@ -162,7 +199,7 @@ enum marrow_status mrw_comm_create(struct marrow_comm **out, uint32_t nranks, co
 	comm->init.device = -1;
 	MRW_TRY_GOTO(mrw_comm_configure(comm, config));
 #if MRW_HAVE_CUDA
-	if (local_rank < 0 && comm->init.target != MARROW_TARGET_HOST && mrw_cuda_runtime.present())
+	if (local_rank < 0 && comm->init.device < 0 && comm->init.target != MARROW_TARGET_HOST && mrw_cuda_runtime.present())
 		comm->init.device = mrw_cuda_runtime.current();
 #endif
 	__atomic_store_n(&comm->life, MRW_LIFE_PENDING, __ATOMIC_RELEASE);

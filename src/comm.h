@@ -6,6 +6,7 @@
 #include "bootstrap.h"
 #include "collectives/select.h"
 #include "device/runtime.h"
+#include "device/transfer.h"
 #include "network.h"
 
 #include <marrow/marrow.h>
@@ -70,6 +71,7 @@ struct marrow_comm {
 	uint32_t max_ctas;
 	int32_t forced_algo;
 	uint32_t forced_channels;    /* tests */
+	uint32_t forced_listed;      /* tests: transfers of a launch at most, 0: as the target can */
 	uint64_t timeout_ms;         /* 0: defaults */
 	struct mrw_dynamic_op ops[MRW_MAX_DYNAMIC_OPS];
 	/* failure: written under lock, sticky */
@@ -92,6 +94,9 @@ struct mrw_task {
 	uint32_t threads;
 	bool copy;                   /* one rank: no kernel but a copy */
 	struct mrw_args args;
+	/* mrw_is_transfers(args.call.func): what is to move; the task's own memory, NULL: the one */
+	struct mrw_transfer *list, one;
+	uint32_t listed;
 };
 
 /* comm.c */
@@ -139,6 +144,10 @@ enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, c
 enum marrow_status mrw_plan_call_v(struct marrow_comm *comm, const void *send, void *recv, const size_t *counts, enum marrow_type type,
 				   enum marrow_op op, void *stream, struct mrw_task *task);
 enum marrow_status mrw_issue(struct mrw_task *task);
+/* NULL, or why buffer (role: "send", "recv") of bytes cannot be used; func for the text. */
+enum marrow_status mrw_check_buffer(struct marrow_comm *comm, uint32_t func, const char *role, const void *buffer, uint64_t bytes);
+/* MARROW_SUCCESS while the communicator is well; peers: bits of the ranks that the call needs. */
+enum marrow_status mrw_check_peers(struct marrow_comm *comm, uint32_t func, uint64_t peers);
 const char *mrw_func_name(uint32_t func);
 const char *mrw_type_name(uint32_t type);
 uint32_t mrw_type_bytes(uint32_t type);
@@ -146,6 +155,24 @@ uint32_t mrw_type_bytes(uint32_t type);
 uint64_t mrw_call_hash(const struct mrw_call *call);
 /* "all_reduce(count 3, float32, sum)": for messages. */
 void mrw_call_text(const struct mrw_call *call, char *text, size_t bytes);
+
+/* exchange.c: calls that are made of transfers. Buffers and counts as in the public call; NULL where it has none. */
+struct mrw_exchange {
+	enum mrw_func func;
+	const void *send;
+	void *recv;
+	size_t count;
+	const size_t *send_counts, *send_displs, *recv_counts, *recv_displs;
+	enum marrow_type type;
+	uint32_t root;               /* send, recv: the peer */
+	void *stream;
+};
+enum marrow_status mrw_plan_exchange(struct marrow_comm *comm, const struct mrw_exchange *x, struct mrw_task *task);
+/* The tasks, of one communicator and stream, as one launch: a collective alone, or sends and recvs. */
+enum marrow_status mrw_issue_exchange(struct mrw_task *const *tasks, size_t count);
+/* Sends and recvs of ranks with themselves must come in pairs: of all tasks. */
+enum marrow_status mrw_check_selves(const struct mrw_task *tasks, size_t count);
+void mrw_task_drop(struct mrw_task *task);
 
 /* group.c */
 bool mrw_group_active(void);
@@ -161,6 +188,8 @@ void mrw_group_failed(enum marrow_status status);
 void mrw_comm_set_host_team(struct marrow_comm *comm, uint32_t team_size, bool parallel_channels);
 enum marrow_status mrw_comm_set_seq(struct marrow_comm *comm, uint32_t next, uint64_t round);
 void mrw_comm_set_channels(struct marrow_comm *comm, uint32_t channels);
+/* At most so many transfers a launch, as on CUDA; 0: all at once. */
+void mrw_comm_set_listed(struct marrow_comm *comm, uint32_t listed);
 void mrw_comm_set_algo(struct marrow_comm *comm, int32_t algo);
 /* Not NULL: the target of communicators that are made from now on, whatever they ask for. */
 extern const struct mrw_runtime *mrw_comm_runtime;

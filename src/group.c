@@ -76,15 +76,42 @@ struct worker {
 	char text[MRW_ERROR_TEXT_BYTES];
 };
 
+static bool is_pairwise(const struct mrw_task *task)
+{
+	return mrw_is_pairwise(task->args.call.func);
+}
+
+/* A communicator's collectives in call order, then all its sends and recvs at once: an order that does not depend on how each rank wrote its
+ * group. stream: of all, where set. */
+static enum marrow_status issue_tasks(const struct marrow_comm *comm, struct mrw_task *tasks, size_t count, void *const *stream)
+{
+	struct mrw_task **pairs = calloc(count + 1, sizeof *pairs);
+	size_t n = 0;
+	enum marrow_status status = MARROW_SUCCESS;
+	if (!pairs)
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for a group of %zu calls", count);
+	for (size_t i = 0; i < count && status == MARROW_SUCCESS; i++) {
+		if (tasks[i].comm != comm)
+			continue;
+		if (stream)
+			tasks[i].stream = *stream;
+		if (is_pairwise(&tasks[i]))
+			pairs[n++] = &tasks[i];
+		else
+			status = mrw_issue(&tasks[i]);
+	}
+	if (n > 0 && status == MARROW_SUCCESS)
+		status = mrw_issue_exchange(pairs, n);
+	free(pairs);
+	return status;
+}
+
 static enum marrow_status issue_host(struct worker *w)
 {
 	enum marrow_status status = mrw_comm_enter(w->comm, "group end");
 	if (status != MARROW_SUCCESS)
 		return status;
-	for (size_t i = 0; i < w->count && status == MARROW_SUCCESS; i++)
-		if (w->tasks[i].comm == w->comm)
-			status = mrw_issue(&w->tasks[i]);
-	return mrw_comm_leave(w->comm, status);
+	return mrw_comm_leave(w->comm, issue_tasks(w->comm, w->tasks, w->count, NULL));
 }
 
 /* All of them, whatever becomes of one: other ranks take part in each. */
@@ -241,12 +268,7 @@ static enum marrow_status issue_cuda(struct marrow_comm *comm)
 	uint32_t n = (uint32_t)other_streams(comm, &first, others);
 	if (n > 0)
 		MRW_TRY_GOTO(comm->device.runtime->join(&comm->device, first, others, n, false));
-	for (size_t i = 0; i < group.count; i++) {
-		if (group.tasks[i].comm != comm)
-			continue;
-		group.tasks[i].stream = first;
-		MRW_TRY_GOTO(mrw_issue(&group.tasks[i]));
-	}
+	MRW_TRY_GOTO(issue_tasks(comm, group.tasks, group.count, &first));
 	if (n > 0)
 		status = comm->device.runtime->join(&comm->device, first, others, n, true);
 fail:
@@ -271,6 +293,7 @@ static enum marrow_status issue_all(void)
 			goto fail;
 		}
 	}
+	MRW_TRY_GOTO(mrw_check_selves(group.tasks, group.count));
 	size_t n = distinct_comms(comms);
 	for (size_t i = 0; i < n; i++) {
 		if (comms[i]->device.runtime->target == MARROW_TARGET_CUDA) {
@@ -298,6 +321,14 @@ enum marrow_status marrow_group_start(void)
 	return MARROW_SUCCESS;
 }
 
+enum marrow_status marrow_group_fail(enum marrow_status status)
+{
+	if (group.depth == 0 || status == MARROW_SUCCESS)
+		return mrw_fail(MARROW_INVALID_USAGE, "marrow_group_fail: %s", group.depth ? "success is no failure" : "this thread is in no group");
+	mrw_group_failed(status);
+	return MARROW_SUCCESS;
+}
+
 enum marrow_status marrow_group_end(void)
 {
 	if (group.depth == 0)
@@ -313,6 +344,8 @@ enum marrow_status marrow_group_end(void)
 	if (built && group.count > 0)
 		status = issue_all();
 	settle_inits(built);
+	for (size_t i = 0; i < group.count; i++)
+		mrw_task_drop(&group.tasks[i]);
 	free(group.tasks);
 	free(group.inits);
 	group.tasks = NULL;

@@ -6,13 +6,28 @@
 
 #include <stdio.h>
 
-static const char *const func_names[MRW_FUNC_COUNT] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier",
-						       "reduce", "reduce_scatter_v"};
+static const char *const func_names[MRW_FUNC_END] = {
+	[MRW_FUNC_ALL_REDUCE] = "all_reduce",
+	[MRW_FUNC_BROADCAST] = "broadcast",
+	[MRW_FUNC_ALL_GATHER] = "all_gather",
+	[MRW_FUNC_REDUCE_SCATTER] = "reduce_scatter",
+	[MRW_FUNC_BARRIER] = "barrier",
+	[MRW_FUNC_REDUCE] = "reduce",
+	[MRW_FUNC_REDUCE_SCATTER_V] = "reduce_scatter_v",
+	[MRW_FUNC_SEND] = "send",
+	[MRW_FUNC_RECV] = "recv",
+	[MRW_FUNC_TRANSFERS] = "sends and recvs",
+	[MRW_FUNC_ALL_TO_ALL] = "all_to_all",
+	[MRW_FUNC_ALL_TO_ALL_V] = "all_to_all_v",
+	[MRW_FUNC_GATHER] = "gather",
+	[MRW_FUNC_SCATTER] = "scatter",
+	[MRW_FUNC_ALL_GATHER_V] = "all_gather_v",
+};
 static const char *const op_names[] = {"sum", "prod", "max", "min", "avg"};
 
 const char *mrw_func_name(uint32_t func)
 {
-	return func < MRW_FUNC_COUNT ? func_names[func] : "?";
+	return func < MRW_FUNC_END ? func_names[func] : "?";
 }
 
 const char *mrw_type_name(uint32_t type)
@@ -51,8 +66,30 @@ static const char *op_name(uint32_t op)
 	return op < sizeof op_names / sizeof op_names[0] ? op_names[op] : "premulsum";
 }
 
+/* Of calls that are made of transfers. One transfer's count is in bytes. */
+static void exchange_text(const struct mrw_call *call, char *text, size_t bytes)
+{
+	const char *name = mrw_func_name(call->func), *type = mrw_type_name(call->type);
+	unsigned long long count = call->count, elem = mrw_type_bytes(call->type);
+	if (call->op != 0)
+		snprintf(text, bytes, "%s(count %llu, %s, %s rank %u)", name, elem ? count / elem : count, type, call->op == 1 ? "to" : "from",
+			 call->root);
+	else if (call->func == MRW_FUNC_TRANSFERS)
+		snprintf(text, bytes, "a group of %llu sends and recvs", count);
+	else if (call->func == MRW_FUNC_ALL_TO_ALL)
+		snprintf(text, bytes, "%s(count %llu, %s)", name, count, type);
+	else if (call->func == MRW_FUNC_GATHER || call->func == MRW_FUNC_SCATTER)
+		snprintf(text, bytes, "%s(count %llu, %s, root %u)", name, count, type, call->root);
+	else
+		snprintf(text, bytes, "%s(%s)", name, type);
+}
+
 void mrw_call_text(const struct mrw_call *call, char *text, size_t bytes)
 {
+	if (mrw_is_transfers(call->func)) {
+		exchange_text(call, text, bytes);
+		return;
+	}
 	const char *algo = mrw_algo_name((enum mrw_algo)call->algo);
 	int n = snprintf(text, bytes, "%s(", mrw_func_name(call->func));
 	size_t at = n < 0 ? 0 : (size_t)n < bytes ? (size_t)n : bytes - 1;
@@ -84,6 +121,8 @@ uint64_t mrw_call_hash(const struct mrw_call *call)
 	const uint8_t *bytes = (const uint8_t *)&c;
 	c.seq = 0;
 	c.hash = 0;
+	if (mrw_is_transfers(c.func)) /* a rank's own affair */
+		c.channels = 0;
 	for (size_t i = 0; i < sizeof c; i++)
 		h = (h ^ bytes[i]) * 0x100000001b3u;
 	h ^= h >> 32;
@@ -104,7 +143,7 @@ static bool sizes(enum mrw_func func, size_t count, uint32_t elem, uint32_t nran
 	return true;
 }
 
-static enum marrow_status check_buffer(struct marrow_comm *comm, enum mrw_func func, const char *role, const void *buffer, uint64_t bytes)
+enum marrow_status mrw_check_buffer(struct marrow_comm *comm, uint32_t func, const char *role, const void *buffer, uint64_t bytes)
 {
 	if (bytes == 0)
 		return MARROW_SUCCESS;
@@ -211,9 +250,9 @@ static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, con
 				comm->nranks - 1);
 	MRW_TRY(check_op(comm, func, type, op));
 	if (func != MRW_FUNC_BROADCAST || root == comm->rank)
-		MRW_TRY(check_buffer(comm, func, "send", send, send_bytes));
+		MRW_TRY(mrw_check_buffer(comm, func, "send", send, send_bytes));
 	if (func != MRW_FUNC_REDUCE || root == comm->rank)
-		MRW_TRY(check_buffer(comm, func, "recv", recv, recv_bytes));
+		MRW_TRY(mrw_check_buffer(comm, func, "recv", recv, recv_bytes));
 
 	struct mrw_select_input in = {func, comm->device.runtime->target, block, comm->nranks, comm->args.layout, comm->channel_cap,
 				      comm->lines, comm->forced_algo, comm->forced_channels};
@@ -221,6 +260,9 @@ static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, con
 	if (mrw_log_topic_enabled(MRW_TOPIC_SELECT))
 		mrw_log_note(MRW_TOPIC_SELECT, "select: %s %llu bytes: %s, %u channels, chunk %u, lag %u (%s)", mrw_func_name(func),
 			(unsigned long long)block, mrw_algo_name(chosen.algo), chosen.channels, chosen.chunk_bytes, chosen.lag, chosen.reason);
+	memset(task, 0, offsetof(struct mrw_task, args));
+	task->list = NULL;
+	task->listed = 0;
 	task->comm = comm;
 	task->generation = comm->generation;
 	task->stream = stream;
@@ -279,18 +321,26 @@ enum marrow_status mrw_plan_call_v(struct marrow_comm *comm, const void *send, v
 	return plan(comm, MRW_FUNC_REDUCE_SCATTER_V, send, recv, 0, counts, type, op, 0, stream, task);
 }
 
+enum marrow_status mrw_check_peers(struct marrow_comm *comm, uint32_t func, uint64_t peers)
+{
+	MRW_TRY(mrw_comm_look(comm, false));
+	for (uint32_t r = 0; r < comm->nranks && comm->nranks > 1; r++)
+		if ((peers >> r & 1) && __atomic_load_n(&comm->gone[r], __ATOMIC_RELAXED))
+			return mrw_fail(MARROW_REMOTE_ERROR, "%s: %s has left the communicator (finalized or destroyed it); no further operation can "
+					"complete", mrw_func_name(func), mrw_boot_name(comm->boot, r));
+	return MARROW_SUCCESS;
+}
+
 enum marrow_status mrw_issue(struct mrw_task *task)
 {
 	struct marrow_comm *comm = task->comm;
 	struct mrw_device *d = &comm->device;
 	const struct mrw_args *a = &task->args;
+	if (mrw_is_transfers(a->call.func))
+		return mrw_issue_exchange(&task, 1);
 	if (task->generation != comm->generation)
 		return mrw_fail(MARROW_INVALID_USAGE, "%s: its communicator was destroyed before the group end", mrw_func_name(a->call.func));
-	MRW_TRY(mrw_comm_look(comm, false));
-	for (uint32_t r = 0; r < comm->nranks && comm->nranks > 1; r++)
-		if (__atomic_load_n(&comm->gone[r], __ATOMIC_RELAXED))
-			return mrw_fail(MARROW_REMOTE_ERROR, "%s: %s has left the communicator (finalized or destroyed it); no further operation can "
-					"complete", mrw_func_name(a->call.func), mrw_boot_name(comm->boot, r));
+	MRW_TRY(mrw_check_peers(comm, a->call.func, ~0ull));
 	if (comm->nranks == 1 && (a->bytes == 0 || a->call.func == MRW_FUNC_BARRIER))
 		return MARROW_SUCCESS;
 	if (task->copy) {

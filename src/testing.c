@@ -16,6 +16,11 @@ void mrw_comm_set_channels(struct marrow_comm *comm, uint32_t channels)
 	comm->forced_channels = channels;
 }
 
+void mrw_comm_set_listed(struct marrow_comm *comm, uint32_t listed)
+{
+	comm->forced_listed = listed;
+}
+
 void mrw_comm_set_algo(struct marrow_comm *comm, int32_t algo)
 {
 	comm->forced_algo = algo;
@@ -24,6 +29,30 @@ void mrw_comm_set_algo(struct marrow_comm *comm, int32_t algo)
 void mrw_comm_set_note_ns(struct marrow_comm *comm, uint64_t note_ns)
 {
 	comm->args.note_ns = note_ns;
+}
+
+/* Every ordered pair stands before transfer number first, every lane before chunk number chunks. */
+static enum marrow_status set_lanes(struct marrow_comm *comm, uint64_t first, uint64_t chunks)
+{
+	const struct mrw_layout *l = &comm->args.layout;
+	struct mrw_device *d = &comm->device;
+	uint64_t bytes = l->lane_staging_offset - l->lanes_offset, lanes = (l->lane_packets_offset - l->lanes_offset) / sizeof(struct mrw_lane);
+	struct mrw_lane *lane = calloc(1, bytes);
+	if (!lane)
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for a test");
+	for (uint64_t i = 0; i < lanes; i++) {
+		lane[i].first = first;
+		lane[i].chunks = lane[i].count = chunks;
+		for (uint32_t parity = 0; parity < 2; parity++)
+			for (uint32_t u = 0; u < 4; u++)
+				lane[i].heard[parity].unit[u] = (uint64_t)((uint32_t)first ^ 0x80000000u) << 32;
+	}
+	uint64_t *flags = (uint64_t *)(void *)((uint8_t *)lane + (l->lane_packets_offset - l->lanes_offset));
+	for (uint64_t i = 0; i < (l->lane_staging_offset - l->lane_packets_offset) / 8; i++)
+		flags[i] = (uint64_t)((uint32_t)first ^ 0x80000000u) << 32;
+	enum marrow_status status = d->runtime->poke(d, comm->arena.base + l->lanes_offset, lane, bytes);
+	free(lane);
+	return status;
 }
 
 /* The last 2^30 operations would have left no packet flag that comes up again in the next 2^30: nor does this. */
@@ -50,6 +79,7 @@ enum marrow_status mrw_comm_set_seq(struct marrow_comm *comm, uint32_t next, uin
 	MRW_TRY_GOTO(d->runtime->poke(d, comm->arena.base + l->packets_offset[0], flags, packets_bytes));
 	MRW_TRY_GOTO(d->runtime->poke(d, control->channel, states, sizeof states));
 	MRW_TRY_GOTO(d->runtime->poke(d, control->rounds, rounds, sizeof rounds));
+	status = set_lanes(comm, next, round);
 fail:
 	free(flags);
 	return status;

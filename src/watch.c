@@ -26,6 +26,10 @@ static const char *wait_text(uint32_t wait_for)
 		return "a packet";
 	case MRW_WAIT_ROUND:
 		return "a round of chunks";
+	case MRW_WAIT_LINE:
+		return "the other end";
+	case MRW_WAIT_CHUNK:
+		return "a chunk, or room for one,";
 	case MRW_WAIT_PROOF:
 		return "the path proof";
 	case MRW_WAIT_SEND:
@@ -33,6 +37,12 @@ static const char *wait_text(uint32_t wait_for)
 	default:
 		return "its first sign of life";
 	}
+}
+
+/* What f->mine.seq counts. */
+static const char *turn(const struct mrw_call *call)
+{
+	return mrw_is_pairwise(call->func) ? "transfer" : "operation";
 }
 
 /* The queue pair to a peer, or (peer is its owner) the NIC itself. */
@@ -44,7 +54,7 @@ static void describe_nic(const struct marrow_comm *comm, const struct mrw_record
 	if (f->mine.hash == 0)
 		snprintf(when, sizeof when, "at the first contact, in init");
 	else
-		snprintf(when, sizeof when, "while rank %u was in %s, operation %u", comm->rank, mine, f->mine.seq);
+		snprintf(when, sizeof when, "while rank %u was in %s, %s %u", comm->rank, mine, turn(&f->mine), f->mine.seq);
 	if (origin != comm->rank)
 		snprintf(text, bytes, "rank %u's NIC %s, %s; see the message of rank %u", origin,
 			 f->peer == origin ? "failed" : "gave up on a queue pair", when, origin);
@@ -63,17 +73,23 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 	char mine[160], theirs[160] = "an unknown call";
 	uint32_t origin = f->cause ? mrw_cause_origin(f->cause) : comm->rank;
 	mrw_call_text(&f->mine, mine, sizeof mine);
-	if (f->theirs.hash && mrw_call_hash(&f->theirs) == f->theirs.hash) /* else it was still being written */
+	bool transfer = mrw_is_transfers(f->theirs.func) && f->theirs.op != 0; /* made up by the kernel, out of a line */
+	if (f->theirs.hash && (transfer || mrw_call_hash(&f->theirs) == f->theirs.hash)) /* else it was still being written */
 		mrw_call_text(&f->theirs, theirs, sizeof theirs);
 	switch (f->kind) {
 	case MRW_FAULT_MISMATCH:
+		if (origin == comm->rank && transfer) {
+			snprintf(text, bytes, "the two ends of transfer %u differ: rank %u called %s, %s called %s; both must have the same number of bytes",
+				 f->theirs.seq, comm->rank, mine, name_of(comm, f->peer), theirs);
+			return MARROW_MISMATCH;
+		}
 		if (origin == comm->rank) {
 			snprintf(text, bytes, "ranks disagree at operation %u: rank %u called %s, %s called %s; make the same calls in the same order",
 				 f->mine.seq, comm->rank, mine, name_of(comm, f->peer), theirs);
 			return MARROW_MISMATCH;
 		}
-		snprintf(text, bytes, "rank %u found that rank %u made another call than itself at operation %u, while rank %u was in %s; see the "
-			 "message of rank %u", origin, f->peer, f->mine.seq, comm->rank, mine, origin);
+		snprintf(text, bytes, "rank %u found that rank %u made another call than itself at %s %u, while rank %u was in %s; see the "
+			 "message of rank %u", origin, f->peer, turn(&f->mine), f->mine.seq, comm->rank, mine, origin);
 		return MARROW_MISMATCH;
 	case MRW_FAULT_TIMEOUT:
 		if (f->wait_for == MRW_WAIT_PROOF)
@@ -82,22 +98,22 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 				 comm->network ? "what it writes does not arrive (NIC, GID, network between the hosts: try ibv_rc_pingpong)"
 					       : "its stores do not arrive");
 		else if (origin == comm->rank)
-			snprintf(text, bytes, "rank %u waited %.1f s in %s, operation %u, channel %u, for %s of %s and gave up (expected %llu, saw %llu): "
+			snprintf(text, bytes, "rank %u waited %.1f s in %s, %s %u, channel %u, for %s of %s and gave up (expected %llu, saw %llu): "
 				 "is that rank late, stuck or gone? MARROW_TIMEOUT_MS sets the deadline", comm->rank, (double)f->waited_ns / 1e9,
-				 mine, f->mine.seq, f->channel, wait_text(f->wait_for), name_of(comm, f->peer),
+				 mine, turn(&f->mine), f->mine.seq, f->channel, wait_text(f->wait_for), name_of(comm, f->peer),
 				 (unsigned long long)f->expected, (unsigned long long)f->seen);
 		else
-			snprintf(text, bytes, "rank %u gave up waiting for rank %u, while rank %u was in %s, operation %u", origin, f->peer, comm->rank,
-				 mine, f->mine.seq);
+			snprintf(text, bytes, "rank %u gave up waiting for rank %u, while rank %u was in %s, %s %u", origin, f->peer, comm->rank,
+				 mine, turn(&f->mine), f->mine.seq);
 		return MARROW_TIMEOUT;
 	case MRW_FAULT_ABORT:
-		snprintf(text, bytes, "%s aborted the communicator, while rank %u was in %s, operation %u", name_of(comm, origin), comm->rank, mine,
-			 f->mine.seq);
+		snprintf(text, bytes, "%s aborted the communicator, while rank %u was in %s, %s %u", name_of(comm, origin), comm->rank, mine,
+			 turn(&f->mine), f->mine.seq);
 		return origin == comm->rank ? MARROW_ABORTED : MARROW_REMOTE_ERROR;
 	case MRW_FAULT_PEER_LOST:
-		snprintf(text, bytes, "%s %s, as rank %u noticed, while rank %u was in %s, operation %u", name_of(comm, f->peer),
+		snprintf(text, bytes, "%s %s, as rank %u noticed, while rank %u was in %s, %s %u", name_of(comm, f->peer),
 			 f->peer < comm->nranks && __atomic_load_n(&comm->gone[f->peer], __ATOMIC_RELAXED)
-				 ? "has left the communicator (finalized or destroyed it)" : "is gone (killed, crashed, or it left early)", origin, comm->rank, mine, f->mine.seq);
+				 ? "has left the communicator (finalized or destroyed it)" : "is gone (killed, crashed, or it left early)", origin, comm->rank, mine, turn(&f->mine), f->mine.seq);
 		return MARROW_REMOTE_ERROR;
 	case MRW_FAULT_CONCURRENT:
 		snprintf(text, bytes, "two operations of the communicator ran at once on rank %u%s%s: order graph replays and eager calls "
@@ -112,8 +128,8 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 		describe_nic(comm, f, origin, text, bytes);
 		return origin == comm->rank && f->peer == comm->rank ? MARROW_SYSTEM_ERROR : MARROW_REMOTE_ERROR;
 	case MRW_FAULT_REPORTED:
-		snprintf(text, bytes, "%s reported a fault, as rank %u heard, while rank %u was in %s, operation %u; see its message",
-			 name_of(comm, f->peer), origin, comm->rank, mine, f->mine.seq);
+		snprintf(text, bytes, "%s reported a fault, as rank %u heard, while rank %u was in %s, %s %u; see its message",
+			 name_of(comm, f->peer), origin, comm->rank, mine, turn(&f->mine), f->mine.seq);
 		return MARROW_REMOTE_ERROR;
 	default:
 		snprintf(text, bytes, "unknown fault %u of %s", f->kind, mine);

@@ -13,6 +13,8 @@
  * against other use of the communicator yourself: overlap is detected and faults, unless both start within a microsecond. On the host target a call returns when
  * the operation is done (in a group: at its end).
  *
+ * In a group a communicator's collectives run first, in call order, then all its sends and recvs at once.
+ *
  * In place: all_reduce and broadcast with send == recv, all_gather with send == recv + rank * count elements, reduce_scatter
  * with recv == send + rank * count elements. Any other overlap of send and recv is undefined. */
 #ifndef MARROW_COLLECTIVES_H
@@ -62,9 +64,13 @@ MARROW_API enum marrow_status marrow_all_gather_v(const void *send, void *recv, 
 MARROW_API enum marrow_status marrow_reduce_scatter_v(const void *send, void *recv, const size_t *counts, enum marrow_type type,
 						      enum marrow_op op, struct marrow_comm *comm, void *stream);
 
-/* Point to point. The i-th send of a rank to a peer meets the i-th recv of that peer from it; both have the same number of bytes,
- * else both ranks get MARROW_MISMATCH. Other ranks take no part. Calls within a group progress together, whatever their order, also to
- * oneself; outside a group each is complete for itself: two ranks that both send first wait for each other until the deadline. */
+/* Point to point. The i-th send of a rank to a peer meets the i-th recv of that peer from it, also if it has no bytes; both have the same
+ * number of bytes (types may differ), else both ranks get MARROW_MISMATCH (on different hosts one of them perhaps MARROW_REMOTE_ERROR, in the
+ * other's words). Other ranks take no part. Calls within a group progress together,
+ * whatever their order; outside a group each is complete for itself, the send once its recv has begun: two ranks that both send first
+ * wait for each other until the deadline. To oneself: only in a group, in pairs of equal size, in the order of the calls.
+ * Groups of one communicator on the cuda target: where a rank has more than 118 sends and recvs in one, they run in several steps, the i-th to or
+ * from each peer together; that is one group still if the peers have them in one group too. */
 MARROW_API enum marrow_status marrow_send(const void *send, size_t count, enum marrow_type type, uint32_t peer,
 					  struct marrow_comm *comm, void *stream);
 MARROW_API enum marrow_status marrow_recv(void *recv, size_t count, enum marrow_type type, uint32_t peer, struct marrow_comm *comm,

@@ -28,8 +28,9 @@ struct marrow_config {
 	const char *socket_ifname; /* interface for the bootstrap, prefix match, '=' prefix exact (MARROW_SOCKET_IFNAME) */
 	const char *algo;        /* forces an algorithm where it applies (MARROW_ALGO): oneshot lines twoshot bulk */
 	const char *nics;        /* RDMA devices for ranks on other hosts, by name, comma-separated (MARROW_NICS); the ranks of a host take turns */
+	uint32_t device;         /* this rank's CUDA device: 1 + its ordinal; 0: the one current at the call. Unused on the host target */
 };
-#define MARROW_CONFIG_INIT { sizeof(struct marrow_config), MARROW_TARGET_AUTO, 0, 0, NULL, NULL, NULL, NULL }
+#define MARROW_CONFIG_INIT { sizeof(struct marrow_config), MARROW_TARGET_AUTO, 0, 0, NULL, NULL, NULL, NULL, 0 }
 
 struct marrow_comm_properties {
 	size_t size;               /* set by the caller to sizeof(struct marrow_comm_properties) */
@@ -59,6 +60,12 @@ MARROW_API const char *marrow_last_error(const struct marrow_comm *comm);
 /* Makes an id and opens the listening socket behind it. One of the ranks that use the id must live in the calling
  * process. The socket closes when that communicator has been set up. */
 MARROW_API enum marrow_status marrow_get_unique_id(struct marrow_unique_id *id);
+/* The same; the socket is on an interface that config->socket_ifname allows. Nothing else of config (NULL is allowed) matters here. */
+MARROW_API enum marrow_status marrow_get_unique_id_on(struct marrow_unique_id *id, const struct marrow_config *config);
+/* Closes the socket behind an id that no rank will use. Nothing happens if another process made it or a rank has taken it. */
+MARROW_API enum marrow_status marrow_drop_unique_id(const struct marrow_unique_id *id);
+/* The CUDA device current in this thread, -1 without one: what a communicator made here without config.device would be on. */
+MARROW_API enum marrow_status marrow_current_device(int32_t *device);
 
 /* Collective over nranks ranks: every rank calls with the same id and nranks and its own rank in [0, nranks). Blocks until
  * all have arrived, all paths between ranks (memory, or NICs between hosts) are there and proved with data, or the deadline passed.
@@ -118,6 +125,9 @@ MARROW_API enum marrow_status marrow_comm_async_error(struct marrow_comm *comm, 
  * If a call in the group failed, end issues nothing and returns that status. */
 MARROW_API enum marrow_status marrow_group_start(void);
 MARROW_API enum marrow_status marrow_group_end(void);
+/* Marks this thread's group as failed: its outermost end issues nothing and returns status (not MARROW_SUCCESS), or that of a failure before
+ * this one. For layers above that check arguments themselves. Outside a group: MARROW_INVALID_USAGE. */
+MARROW_API enum marrow_status marrow_group_fail(enum marrow_status status);
 
 /* Memory of the CUDA device current at the call that is best suited to be a buffer (shareable, registrable); of the host target: page-aligned memory. Buffers
  * need not come from here. target AUTO: as for init. bytes > 0, rounded up to whole pages of the target; contents are undefined. Free with

@@ -45,7 +45,7 @@ MRW_DEV bool mrw_lines_plain(const struct mrw_args *a)
 MRW_DEV void mrw_line_own(const bool plain, const struct mrw_args *a, const struct mrw_line_walk *w, uint32_t line, mrw_acc scalar,
 			  uint32_t part[MRW_LINE_PART][2])
 {
-	MRW_UNROLL
+	MRW_LINE_UNROLL
 	for (uint32_t u = 0; u < MRW_LINE_PART; u++) {
 		uint32_t in_line = mrw_line_unit(w->lane, u), unit = line * MRW_LINE_UNITS + in_line;
 		part[u][0] = part[u][1] = 0;
@@ -64,7 +64,7 @@ MRW_DEV void mrw_line_own(const bool plain, const struct mrw_args *a, const stru
 MRW_DEV void mrw_line_keep(const bool plain, const struct mrw_line_walk *w, uint32_t line,
 			   uint32_t part[MRW_LINE_PART][2])
 {
-	MRW_UNROLL
+	MRW_LINE_UNROLL
 	for (uint32_t u = 0; u < MRW_LINE_PART; u++) {
 		uint32_t in_line = mrw_line_unit(w->lane, u), unit = line * MRW_LINE_UNITS + in_line;
 		if (in_line >= MRW_LINE_UNITS || unit >= w->count)
@@ -81,13 +81,13 @@ MRW_DEV void mrw_lines_send(const bool plain, const uint32_t batch, const struct
 {
 	for (uint32_t line = team->index / MRW_LINE_LANES; line < w->lines; line += batch * w->step) {
 		uint32_t part[MRW_LINE_BATCH][MRW_LINE_PART][2];
-		MRW_UNROLL
+		MRW_LINE_UNROLL
 		for (uint32_t k = 0; k < batch; k++)
 			mrw_line_own(plain, a, w, line + k * w->step, scalar, part[k]);
 		for (uint32_t q = 1; q < a->nranks; q++) {
 			uint32_t p = mrw_peer(a, q);
 			uint8_t *to = mrw_line_at(&a->layout, a->arena[p], channel, p, a->rank, seq & 1, line);
-			MRW_UNROLL
+			MRW_LINE_UNROLL
 			for (uint32_t k = 0; k < batch; k++)
 				if (line + k * w->step < w->lines)
 					mrw_line_store(to + k * w->step * MRW_LINE_BYTES, w->lane, seq, part[k]);
@@ -113,7 +113,7 @@ MRW_DEV bool mrw_lines_wait(const bool plain, const uint32_t batch, uint32_t cha
 	uint64_t since = 0;
 	for (uint32_t polls = 0;; polls++) {
 		bool here = true;
-		MRW_UNROLL
+		MRW_LINE_UNROLL
 		for (uint32_t k = 0; k < batch; k++)
 			if (line + k * w->step < w->lines && !mrw_line_load(from + k * w->step * MRW_LINE_BYTES, w->lane, seq, part[k]))
 				here = false;
@@ -137,19 +137,19 @@ MRW_DEV bool mrw_lines_reduce(const uint32_t reduction, const bool plain, const 
 		uint32_t part[MRW_LINE_BATCH][MRW_LINE_PART][2] = {{{0}}};
 		if (p != a->rank && !mrw_lines_wait(plain, batch, channel, a, seq, p, w, line, part))
 			return false;
-		MRW_UNROLL
+		MRW_LINE_UNROLL
 		for (uint32_t k = 0; k < batch; k++) {
 			if (p == a->rank)
 				mrw_line_own(plain, a, w, line + k * w->step, scalar, part[k]);
-			MRW_UNROLL
+			MRW_LINE_UNROLL
 			for (uint32_t u = 0; u < MRW_LINE_PART; u++)
 				mrw_unit_combine(reduction, acc[k][u], part[k][u], p == 0);
 		}
 	}
-	MRW_UNROLL
+	MRW_LINE_UNROLL
 	for (uint32_t k = 0; k < batch; k++) {
 		uint32_t result[MRW_LINE_PART][2];
-		MRW_UNROLL
+		MRW_LINE_UNROLL
 		for (uint32_t u = 0; u < MRW_LINE_PART; u++)
 			mrw_unit_narrow(acc[k][u], a->average, a->nranks, result[u]);
 		mrw_line_keep(plain, w, line + k * w->step, result);
@@ -170,18 +170,19 @@ MRW_DEV uint32_t mrw_lines_reduce_from(const uint32_t reduction, const bool plai
 	return first;
 }
 
-MRW_DEV uint32_t mrw_lines_reduce_op(const bool plain, const uint32_t batch, const struct mrw_team *team, uint32_t channel,
-				     const struct mrw_args *a, uint32_t seq, const struct mrw_line_walk *w, uint32_t first)
+MRW_DEV uint32_t mrw_lines_reduce_plain(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq,
+					const struct mrw_line_walk *w, uint32_t first)
 {
+	const uint32_t batch = MRW_LINE_BATCH;
 	switch (a->reduction) {
 	case MRW_RED_SUM:
-		return mrw_lines_reduce_from(MRW_RED_SUM, plain, batch, team, channel, a, seq, w, first);
+		return mrw_lines_reduce_from(MRW_RED_SUM, true, batch, team, channel, a, seq, w, first);
 	case MRW_RED_PROD:
-		return mrw_lines_reduce_from(MRW_RED_PROD, plain, batch, team, channel, a, seq, w, first);
+		return mrw_lines_reduce_from(MRW_RED_PROD, true, batch, team, channel, a, seq, w, first);
 	case MRW_RED_MAX:
-		return mrw_lines_reduce_from(MRW_RED_MAX, plain, batch, team, channel, a, seq, w, first);
+		return mrw_lines_reduce_from(MRW_RED_MAX, true, batch, team, channel, a, seq, w, first);
 	default:
-		return mrw_lines_reduce_from(MRW_RED_MIN, plain, batch, team, channel, a, seq, w, first);
+		return mrw_lines_reduce_from(MRW_RED_MIN, true, batch, team, channel, a, seq, w, first);
 	}
 }
 
@@ -195,7 +196,7 @@ MRW_DEV_CALL void mrw_lines_send_any(const struct mrw_team *team, uint32_t chann
 MRW_DEV_CALL bool mrw_lines_reduce_any(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint32_t first)
 {
 	struct mrw_line_walk w = mrw_line_walk(team, channel, a);
-	return mrw_lines_reduce_op(false, 1, team, channel, a, seq, &w, first) >= w.lines;
+	return mrw_lines_reduce_from(a->reduction, false, 1, team, channel, a, seq, &w, first) >= w.lines;
 }
 
 MRW_DEV void mrw_reduce_lines(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
@@ -205,9 +206,9 @@ MRW_DEV void mrw_reduce_lines(const struct mrw_team *team, uint32_t channel, con
 	bool ok = !mrw_team_any(team, !mrw_op_begin(team, channel, a, &op));
 	uint32_t first = mrw_line_first(team);
 	struct mrw_line_walk w = mrw_line_walk(team, channel, a);
-	if (ok && mrw_lines_plain(a)) {
+	if (ok && MRW_ON_CUDA && mrw_lines_plain(a)) { /* on the host target nothing is that dear */
 		mrw_lines_send(true, MRW_LINE_BATCH, team, channel, a, op.seq, &w, mrw_scalar(a));
-		first = mrw_lines_reduce_op(true, MRW_LINE_BATCH, team, channel, a, op.seq, &w, first);
+		first = mrw_lines_reduce_plain(team, channel, a, op.seq, &w, first);
 	} else if (ok) {
 		mrw_lines_send_any(team, channel, a, op.seq);
 	}

@@ -117,6 +117,38 @@ MRW_PURE struct mrw_chunk mrw_chunk(uint64_t block_bytes, uint32_t chunk_bytes, 
 	return c;
 }
 
+/* Transfers. What does not travel as packets is cut into equal chunks, as many at least as the pair has lanes; chunk c goes by lane
+ * (number + c) mod lanes. */
+#define MRW_TRANSFER_GRAIN 4096u
+
+/* Payload of a lane's packets, as far as packets win there; the same at both ends. */
+MRW_PURE uint32_t mrw_transfer_small(const struct mrw_layout *l, bool cuda)
+{
+	uint32_t most = l->lane_units * MRW_UNIT_BYTES;
+	return cuda || most < 512 ? most : 512;
+}
+
+MRW_PURE uint32_t mrw_transfer_chunk_bytes(const struct mrw_layout *l, uint64_t bytes)
+{
+	uint64_t per = (bytes >> l->lane_shift) + 1;
+	return per >= l->lane_chunk_bytes ? l->lane_chunk_bytes
+					  : ((uint32_t)per + MRW_TRANSFER_GRAIN - 1) / MRW_TRANSFER_GRAIN * MRW_TRANSFER_GRAIN;
+}
+
+/* First chunk that lane carries of the pair's transfer number number. */
+MRW_PURE uint32_t mrw_transfer_first(const struct mrw_layout *l, uint64_t number, uint32_t lane)
+{
+	return (lane - (uint32_t)number) & (l->lanes - 1);
+}
+
+/* Chunks that lane carries of it, first and every lanes-th on. */
+MRW_PURE uint64_t mrw_transfer_chunks(const struct mrw_layout *l, uint64_t number, uint32_t lane, uint64_t bytes)
+{
+	uint32_t size = mrw_transfer_chunk_bytes(l, bytes), first = mrw_transfer_first(l, number, lane);
+	uint64_t all = bytes / size + (bytes % size != 0);
+	return all > first ? ((all - 1 - first) >> l->lane_shift) + 1 : 0;
+}
+
 /* Exchanges of a bulk call: 1 (everything arrives at once) or 2 (to the owner, results to all or to the root). */
 MRW_PURE uint32_t mrw_exchanges(uint32_t func, uint32_t nranks)
 {

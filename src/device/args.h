@@ -13,8 +13,28 @@ enum mrw_func {
 	MRW_FUNC_BARRIER,
 	MRW_FUNC_REDUCE,
 	MRW_FUNC_REDUCE_SCATTER_V,
-	MRW_FUNC_COUNT
+	MRW_FUNC_COUNT,      /* the above have algorithms, select.h; what follows is made of transfers, transfer.h */
+	MRW_FUNC_SEND = MRW_FUNC_COUNT,
+	MRW_FUNC_RECV,
+	MRW_FUNC_TRANSFERS,  /* several sends and recvs of one group */
+	MRW_FUNC_ALL_TO_ALL,
+	MRW_FUNC_ALL_TO_ALL_V,
+	MRW_FUNC_GATHER,
+	MRW_FUNC_SCATTER,
+	MRW_FUNC_ALL_GATHER_V,
+	MRW_FUNC_END
 };
+
+MRW_PURE bool mrw_is_transfers(uint32_t func)
+{
+	return func >= MRW_FUNC_SEND && func < MRW_FUNC_END;
+}
+
+/* Point to point: only the two ranks of each transfer take part. */
+MRW_PURE bool mrw_is_pairwise(uint32_t func)
+{
+	return func == MRW_FUNC_SEND || func == MRW_FUNC_RECV || func == MRW_FUNC_TRANSFERS;
+}
 
 enum mrw_algo {
 	MRW_ALGO_LOCAL,    /* one rank: scale or copy */
@@ -22,7 +42,8 @@ enum mrw_algo {
 	MRW_ALGO_LINES,    /* one shot in lines of 128 bytes */
 	MRW_ALGO_TWOSHOT,  /* packets to the owner of a share, result packets to all */
 	MRW_ALGO_BULK,     /* chunks pushed into staging, in rounds */
-	MRW_ALGO_COUNT
+	MRW_ALGO_COUNT,
+	MRW_ALGO_TRANSFERS = MRW_ALGO_COUNT /* pair by pair, transfer.h: nothing to choose */
 };
 
 /* Reductions as kernels know them. */

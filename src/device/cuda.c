@@ -21,6 +21,8 @@ static bool cuda_present(void)
 /* far: as communicators that span hosts need it. */
 static const void *kernel_of(bool far, enum mrw_kernel kernel, enum marrow_type type)
 {
+	if (kernel == MRW_KERNEL_TRANSFERS)
+		return far ? mrw_cuda_far_transfers : mrw_cuda_transfers;
 	if ((uint32_t)kernel >= MRW_TYPED_KERNELS)
 		return (far ? &mrw_cuda_far_movers : &mrw_cuda_movers)->kernel[kernel - MRW_TYPED_KERNELS];
 	switch (type) {

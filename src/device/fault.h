@@ -6,7 +6,7 @@
 #ifndef MRW_FAULT_H
 #define MRW_FAULT_H
 
-#include "far.h"
+#include "transfer.h"
 
 /* Where a wait stands. */
 struct mrw_where {
@@ -26,6 +26,8 @@ MRW_DEV bool mrw_opening_seen(const struct mrw_args *a, uint32_t seq, uint32_t p
 MRW_DEV bool mrw_opening_differs(const struct mrw_args *a, uint32_t seq, uint32_t peer)
 {
 	uint64_t hash;
+	if (MRW_TRANSFERS && mrw_is_pairwise(a->call.func))
+		return false; /* it may be further on, in a collective */
 	return mrw_opening_seen(a, seq, peer, &hash) && hash != a->call.hash;
 }
 
@@ -47,7 +49,7 @@ MRW_DEV void mrw_read_call(const struct mrw_args *a, uint32_t seq, uint32_t peer
 	uint64_t copy[sizeof *call / 8];
 	uint64_t hash, until = mrw_clock_ns() + 100000000u;
 	memset(call, 0, sizeof *call);
-	if (!mrw_opening_seen(a, seq, peer, &hash))
+	if ((MRW_TRANSFERS && mrw_is_pairwise(a->call.func)) || !mrw_opening_seen(a, seq, peer, &hash))
 		return;
 	do {
 		for (uint32_t i = 0; i < sizeof *call / 8; i++)
@@ -71,6 +73,8 @@ MRW_DEV void mrw_write_record(const struct mrw_args *a, struct mrw_record *r, ui
 	r->mine = a->call;
 	r->mine.seq = w.seq;
 	mrw_read_call(a, w.seq, w.peer, &r->theirs);
+	if (MRW_TRANSFERS)
+		mrw_record_transfer(a, w.channel, w.seq, r);
 	mrw_publish(&r->state, 1); /* partner: the host's acquire load of state */
 }
 

@@ -238,6 +238,8 @@ static const char *host_buffer_fault(struct mrw_device *d, const void *buffer)
 
 static mrw_host_body body_of(enum mrw_kernel kernel, enum marrow_type type)
 {
+	if (kernel == MRW_KERNEL_TRANSFERS)
+		return mrw_host_transfers;
 	if ((uint32_t)kernel >= MRW_TYPED_KERNELS)
 		return mrw_host_movers.body[kernel - MRW_TYPED_KERNELS];
 	switch (type) {

@@ -15,10 +15,11 @@ enum mrw_kernel {
 	MRW_KERNEL_MOVE_PACKETS,
 	MRW_KERNEL_MOVE_BULK,
 	MRW_KERNEL_PROVE,
+	MRW_KERNEL_TRANSFERS,      /* its arguments are a struct mrw_transfers */
 	MRW_KERNEL_COUNT
 };
 #define MRW_TYPED_KERNELS 5u
-#define MRW_MOVERS ((uint32_t)MRW_KERNEL_COUNT - MRW_TYPED_KERNELS)
+#define MRW_MOVERS ((uint32_t)MRW_KERNEL_TRANSFERS - MRW_TYPED_KERNELS)
 
 /* Threads of a CUDA block, and the blocks an SM must hold: packets wait on latency and want registers, bulk wants threads. */
 #define MRW_BLOCK_THREADS 512u
@@ -56,6 +57,8 @@ MRW_TYPES(MRW_X)
 #undef MRW_X
 extern const struct mrw_host_movers mrw_host_movers;
 extern const struct mrw_cuda_movers mrw_cuda_movers, mrw_cuda_far_movers;
+extern const mrw_host_body mrw_host_transfers;
+extern const void *const mrw_cuda_transfers, *const mrw_cuda_far_transfers;
 /* These do nothing, with MRW_STACK_BYTES and MRW_FAR_STACK_BYTES of stack. */
 extern const void *const mrw_cuda_reserve, *const mrw_cuda_far_reserve;
 #ifdef __cplusplus

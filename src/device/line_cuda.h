@@ -2,6 +2,7 @@
 #ifndef MRW_LINE_CUDA_H
 #define MRW_LINE_CUDA_H
 
+#define MRW_LINE_UNROLL MRW_UNROLL
 #define MRW_LINE_LANES 8u
 #define MRW_LINE_PART 2u /* units a lane; the last lane's second one is not there */
 

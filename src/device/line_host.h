@@ -2,6 +2,7 @@
 #ifndef MRW_LINE_HOST_H
 #define MRW_LINE_HOST_H
 
+#define MRW_LINE_UNROLL /* code for the compiler's sake only */
 #define MRW_LINE_LANES 1u
 #define MRW_LINE_PART MRW_LINE_UNITS
 

@@ -34,6 +34,16 @@
 #define MRW_STATIC_ASSERT(condition, message) _Static_assert(condition, message)
 #endif
 
+/* Number of the lowest bit that is set; word is not 0. */
+MRW_DEV uint32_t mrw_lowest_bit(uint64_t word)
+{
+#if MRW_ON_CUDA
+	return (uint32_t)__ffsll((long long)word) - 1;
+#else
+	return (uint32_t)__builtin_ctzll(word);
+#endif
+}
+
 /* What a CPU's store to a device register needs beside the language's release: it may not overtake earlier stores to memory, on ARM nor
  * where the page is write-combining, and such a page would keep the store for itself. */
 #if defined(__x86_64__) && !MRW_ON_CUDA

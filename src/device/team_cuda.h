@@ -15,7 +15,7 @@
 
 struct mrw_team {
 	uint32_t index, size;
-	uint32_t *dismissed; /* shared memory; NULL in blocks without a signal warp */
+	uint32_t *dismissed; /* shared memory, for the signal warp; in blocks without one for mrw_team_tell(), or NULL */
 };
 
 /* Kernels may be launched before their predecessor in the stream has left (device/cuda.c): first of all they wait for its end and its
@@ -45,6 +45,15 @@ MRW_DEV bool mrw_team_any(const struct mrw_team *team, bool mine)
 		     "selp.u32 %0, 1, 0, q;\n"
 		     "}" : "=r"(any) : "r"(said), "r"(team->size) : "memory");
 	return any != 0;
+}
+
+/* What thread 0 says, to all: a sync. Before the next one there must be another sync, or a thread might still be reading. */
+MRW_DEV uint32_t mrw_team_tell(const struct mrw_team *team, uint32_t value)
+{
+	if (team->index == 0)
+		*(volatile uint32_t *)team->dismissed = value;
+	mrw_team_sync(team);
+	return *(volatile uint32_t *)team->dismissed;
 }
 
 /* True in the signal warp. */

@@ -4,10 +4,12 @@
 
 #define MRW_TEAM_SIGNALS 0u /* no signal warp: the team tells the peers itself */
 
-/* A reusable barrier with a vote. word counts arrivals (low half) and generations (high half); votes[g & 1] collects generation g. */
+/* A reusable barrier with a vote. word counts arrivals (low half) and generations (high half); votes[g & 1] collects generation g. told: what
+ * mrw_team_tell() hands over. */
 struct mrw_team_barrier {
 	uint64_t word;
 	uint64_t votes[2];
+	uint64_t told;
 };
 
 struct mrw_team {
@@ -38,6 +40,17 @@ MRW_DEV bool mrw_team_any(const struct mrw_team *team, bool mine)
 MRW_DEV void mrw_team_sync(const struct mrw_team *team)
 {
 	(void)mrw_team_any(team, false);
+}
+
+/* What thread 0 says, to all: a sync. Before the next one there must be another sync, or a thread might still be reading. */
+MRW_DEV uint32_t mrw_team_tell(const struct mrw_team *team, uint32_t value)
+{
+	if (team->size == 1)
+		return value;
+	if (team->index == 0)
+		__atomic_store_n(&team->barrier->told, value, __ATOMIC_RELAXED);
+	mrw_team_sync(team);
+	return (uint32_t)__atomic_load_n(&team->barrier->told, __ATOMIC_RELAXED);
 }
 
 MRW_DEV bool mrw_team_is_signal(const struct mrw_team *team)

@@ -15,14 +15,22 @@
  * Rounds. Bulk transfers advance in rounds, numbered without end per channel, the same on all ranks. A slot written in round t is
  * read in the reader's round t + lag, and a rank enters round t only after every peer has completed round t - lag. With
  * MRW_ROUND_SLOTS = 2 * MRW_MAX_LAG slots the slot written in t was read in t - 2 lag + lag: one counter a peer is data flag and
- * credit at once. A later operation may use another lag (schedule.h). */
+ * credit at once. A later operation may use another lag (schedule.h).
+ *
+ * Transfers. Every ordered pair of ranks numbers its transfers without end, alike at both ends, and has lanes of its own, each with a
+ * packet slot of two parities, MRW_LANE_SLOTS chunks of staging and counters. Lane (number mod lanes) is the transfer's home: there both ends
+ * say what they mean to move, and a small one travels as packets; chunk c of a large one goes by lane (number + c) mod lanes. A lane
+ * takes its transfers in the order of their numbers, so each is a queue of its own that nothing outside of its pair holds up.
+ * Turn q of a lane is the transfer whose home it is for the q-th time. Both ends end turn q only after they heard each other in it, and the
+ * receiver speaks in turn q + 1 only after it has read all of q: a sender in turn q + 2 has heard that, so lines and
+ * packets of two parities suffice. Chunks have a credit: the receiver's count of what it took. */
 #ifndef MRW_WIRE_H
 #define MRW_WIRE_H
 
 #include "order.h"
 
 /* Compared at bootstrap: change it with any change of a word's place or meaning. */
-#define MRW_WIRE_VERSION 3u
+#define MRW_WIRE_VERSION 5u
 
 #define MRW_MAX_RANKS 16u    /* of a communicator */
 #define MRW_MAX_CHANNELS 64u
@@ -32,6 +40,7 @@
 #define MRW_UNIT_BYTES 8u    /* payload of one packet (two units of 4 bytes) */
 #define MRW_LINE_BYTES 128u  /* a line: payload and, in its last 8 bytes, its flag (line.h) */
 #define MRW_LINE_UNITS 15u   /* of payload in a line */
+#define MRW_LANE_SLOTS 2u    /* chunks of a lane under way */
 
 /* A call, as compared between ranks and printed when they differ. */
 struct mrw_call {
@@ -103,6 +112,35 @@ MRW_STATIC_ASSERT(offsetof(struct mrw_control, rounds) == offsetof(struct mrw_co
 MRW_STATIC_ASSERT(offsetof(struct mrw_control, rounds) % 128 == 0, "a channel's counters share one line");
 MRW_STATIC_ASSERT(sizeof(struct mrw_control) == offsetof(struct mrw_control, rounds) + 8 * MRW_MAX_RANKS * MRW_MAX_CHANNELS, "layout");
 
+/* What one end of a transfer says to the other. unit[0..1]: low and high half of its bytes; unit[2]: enum mrw_func (a recv says send) | type
+ * << 8; each | flag << 32, flag = low bits of the transfer's number + 1. unit[3] is 0. */
+struct mrw_line {
+	uint64_t unit[4];
+};
+MRW_STATIC_ASSERT(sizeof(struct mrw_line) == 32, "a line is one sector");
+
+/* Which way a lane of the owner goes. */
+enum mrw_way { MRW_WAY_OUT, MRW_WAY_IN, MRW_WAYS };
+
+/* One lane to or from one peer, in its owner's arena. The peer's half, then the owner's, which no one else sees. */
+struct mrw_lane {
+	/* [turn & 1] relaxed, ordered after a scrub; partner: mrw_lane_hear(). */
+	struct mrw_line heard[2];
+	/* IN: chunks the peer has put here; OUT: chunks the peer has taken. Published; partner: mrw_lane_ready(). Wraps never. */
+	uint64_t count;
+	uint64_t pad0[7];
+	uint64_t first;     /* number of the pair's first transfer in the launch under way, or the next launch */
+	uint64_t chunks;    /* moved by this lane since ever */
+	/* The launch under way: which of its transfers of the pair, enum mrw_step, the lane's next chunk in it. 0 between launches. */
+	uint32_t place, step;
+	uint64_t chunk;
+	/* Ranks on other hosts: WQEBBs behind which the request lies that used the outbox, by turn's parity and by slot. */
+	uint64_t posted_line[2], posted_chunk[MRW_LANE_SLOTS];
+	uint64_t pad1[8];
+};
+MRW_STATIC_ASSERT(offsetof(struct mrw_lane, first) == 128, "halves in lines of their own");
+MRW_STATIC_ASSERT(sizeof(struct mrw_lane) == 256, "whole lines");
+
 /* Sizes of an arena's parts: equal on all ranks of a communicator. */
 struct mrw_layout {
 	uint32_t nranks;
@@ -113,6 +151,11 @@ struct mrw_layout {
 	uint64_t lines_offset;
 	uint64_t packets_offset[MRW_FORMATS];
 	uint64_t staging_offset[MRW_FORMATS];
+	uint32_t lanes;             /* of an ordered pair; of all pairs of a rank together at most 64, both ways */
+	uint32_t lane_units;        /* packets a (lane, writer, parity) */
+	uint32_t lane_chunk_bytes;  /* bytes of a lane's staging slot, a multiple of 4096 */
+	uint32_t lane_shift;        /* lanes = 1 << lane_shift */
+	uint64_t lanes_offset, lane_packets_offset, lane_staging_offset;
 	/* Ranks on several hosts only, else 0. A slot's place plus outbox is where this rank keeps what it sends to the rank that the slot
 	 * belongs to; a slot here may be rewritten when that rank's slot may and its request has completed: until then the NIC may send
 	 * it again. */
@@ -132,10 +175,14 @@ enum mrw_posted_kind { MRW_POSTED_OPERATION, MRW_POSTED_ROUND, MRW_POSTED_KINDS 
 #define MRW_MAX_UNITS 1024u
 #define MRW_MAX_LINES 276u /* two ranks, 64 channels: 2 MiB in one shot */
 #define MRW_MAX_CHUNK_BYTES (64u << 10)
+#define MRW_LANE_PACKETS_BUDGET (512ull << 10)
+#define MRW_LANE_STAGING_BUDGET (3ull << 20)
+#define MRW_MAX_LANES 32u
+#define MRW_MAX_LANE_UNITS 512u
 
-/* The one place where offsets are made. nranks >= 2. */
+/* The one place where offsets are made. nranks >= 2. half: of the lanes' budgets too. */
 MRW_PURE struct mrw_layout mrw_layout_within(uint32_t nranks, uint32_t channels, uint64_t packets_budget, uint64_t lines_budget,
-					     uint64_t staging_budget)
+					     uint64_t staging_budget, bool half)
 {
 	struct mrw_layout l;
 	memset(&l, 0, sizeof l);
@@ -166,6 +213,21 @@ MRW_PURE struct mrw_layout mrw_layout_within(uint32_t nranks, uint32_t channels,
 		l.staging_offset[f] = at;
 		at += writers * MRW_ROUND_SLOTS * chunk;
 	}
+	at = (at + 4095) / 4096 * 4096;
+	/* A team for every lane each way, if channels allow. */
+	uint32_t lanes = channels / (2 * (nranks - 1));
+	while ((2u << l.lane_shift) <= lanes && (2u << l.lane_shift) <= MRW_MAX_LANES)
+		l.lane_shift++;
+	l.lanes = 1u << l.lane_shift;
+	uint64_t lane_writers = (uint64_t)l.lanes * (nranks - 1), share = half ? 2 : 1;
+	units = MRW_LANE_PACKETS_BUDGET / share / (lane_writers * 2 * sizeof(struct mrw_packet));
+	chunk = MRW_LANE_STAGING_BUDGET / share / (lane_writers * MRW_LANE_SLOTS);
+	l.lane_units = units > MRW_MAX_LANE_UNITS ? MRW_MAX_LANE_UNITS : (uint32_t)units / 32 * 32;
+	l.lane_chunk_bytes = chunk > MRW_MAX_CHUNK_BYTES ? MRW_MAX_CHUNK_BYTES : (uint32_t)chunk / 4096 * 4096;
+	l.lanes_offset = at;
+	l.lane_packets_offset = at + MRW_WAYS * lane_writers * sizeof(struct mrw_lane);
+	l.lane_staging_offset = (l.lane_packets_offset + lane_writers * 2 * l.lane_units * sizeof(struct mrw_packet) + 4095) / 4096 * 4096;
+	at = l.lane_staging_offset + lane_writers * MRW_LANE_SLOTS * l.lane_chunk_bytes;
 	l.bytes = (at + 4095) / 4096 * 4096;
 	return l;
 }
@@ -173,13 +235,13 @@ MRW_PURE struct mrw_layout mrw_layout_within(uint32_t nranks, uint32_t channels,
 /* All ranks on one host. */
 MRW_PURE struct mrw_layout mrw_layout_make(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
 {
-	return mrw_layout_within(nranks, channels, MRW_PACKETS_BUDGET, MRW_LINES_BUDGET, staging_budget);
+	return mrw_layout_within(nranks, channels, MRW_PACKETS_BUDGET, MRW_LINES_BUDGET, staging_budget, false);
 }
 
 /* Several hosts: half of each budget for what comes in, half for what goes out. A NIC writes no whole lines: there are none. */
 MRW_PURE struct mrw_layout mrw_layout_spanning(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
 {
-	struct mrw_layout l = mrw_layout_within(nranks, channels, MRW_PACKETS_BUDGET / 2, 0, staging_budget / 2);
+	struct mrw_layout l = mrw_layout_within(nranks, channels, MRW_PACKETS_BUDGET / 2, 0, staging_budget / 2, true);
 	l.outbox = l.bytes - l.packets_offset[0];
 	l.notes_offset = l.bytes + l.outbox;
 	uint64_t words = (uint64_t)channels * 2 * MRW_MAX_RANKS;
@@ -229,6 +291,32 @@ MRW_PURE uint8_t *mrw_staging_at(const struct mrw_layout *l, uint8_t *arena, uin
 	return arena + mrw_staging_offset(l, format, channel, mrw_writer_slot(owner, writer), round);
 }
 
+/* The lane of owner to (OUT) or from (IN) peer, in owner's arena; what owner says to that peer goes to the other's lane of the other way. */
+MRW_PURE uint64_t mrw_lane_offset(const struct mrw_layout *l, enum mrw_way way, uint32_t lane, uint32_t owner, uint32_t peer)
+{
+	uint64_t index = ((uint64_t)way * l->lanes + lane) * (l->nranks - 1) + mrw_writer_slot(owner, peer);
+	return l->lanes_offset + index * sizeof(struct mrw_lane);
+}
+
+MRW_PURE struct mrw_lane *mrw_lane_at(const struct mrw_layout *l, uint8_t *arena, enum mrw_way way, uint32_t lane, uint32_t owner, uint32_t peer)
+{
+	return (struct mrw_lane *)(void *)(arena + mrw_lane_offset(l, way, lane, owner, peer));
+}
+
+/* First packet that writer puts into owner's arena on a turn of this parity. */
+MRW_PURE uint64_t mrw_lane_packets_offset(const struct mrw_layout *l, uint32_t lane, uint32_t owner, uint32_t writer, uint32_t parity)
+{
+	uint64_t index = ((uint64_t)lane * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2 + parity;
+	return l->lane_packets_offset + index * l->lane_units * sizeof(struct mrw_packet);
+}
+
+/* Staging of the lane's chunk number chunk. */
+MRW_PURE uint64_t mrw_lane_chunk_offset(const struct mrw_layout *l, uint32_t lane, uint32_t owner, uint32_t writer, uint64_t chunk)
+{
+	uint64_t index = ((uint64_t)lane * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * MRW_LANE_SLOTS + chunk % MRW_LANE_SLOTS;
+	return l->lane_staging_offset + index * l->lane_chunk_bytes;
+}
+
 MRW_STATIC_ASSERT(MRW_ROUND_SLOTS <= 2, "notes and marks have two parities");
 
 /* Bytes that this round's team put into the outbox for peer, 0 again once they are posted. Written by the team's thread 0, read and cleared
@@ -273,7 +361,7 @@ MRW_PURE uint32_t mrw_cause_culprit(uint64_t cause) { return (uint32_t)(cause >>
 MRW_PURE uint32_t mrw_cause_origin(uint64_t cause) { return (uint32_t)(cause >> 24 & 0xffff); }
 
 /* What a wait waits for, for the record. */
-enum mrw_wait_for { MRW_WAIT_PACKET, MRW_WAIT_ROUND, MRW_WAIT_OPENING, MRW_WAIT_PROOF, MRW_WAIT_SEND };
+enum mrw_wait_for { MRW_WAIT_PACKET, MRW_WAIT_ROUND, MRW_WAIT_OPENING, MRW_WAIT_PROOF, MRW_WAIT_SEND, MRW_WAIT_LINE, MRW_WAIT_CHUNK };
 
 /* One wait or fault, as the kernel writes it into the page. */
 struct mrw_record {

@@ -46,9 +46,8 @@ static struct call draw(uint64_t *s, const struct world *w)
 {
 	struct call c;
 	memset(&c, 0, sizeof c);
-	c.func = (enum mrw_func)(world_random(s) % 9);
-	if (c.func >= MRW_FUNC_COUNT)
-		c.func = MRW_FUNC_ALL_REDUCE;
+	uint32_t func = (uint32_t)(world_random(s) % (CALL_FUNCS + 2));
+	c.func = func < CALL_FUNCS ? call_func(func) : MRW_FUNC_ALL_REDUCE;
 	c.type = program.types[world_random(s) % program.ntypes];
 	c.op = (uint32_t)(world_random(s) % 7);
 	c.root = (uint32_t)(world_random(s) % w->nranks);

@@ -101,6 +101,19 @@ float ground_result(struct ground *g, size_t element)
 	return value;
 }
 
+/* Blocks of count elements, one behind the other. */
+static enum marrow_status act_call_v(const struct act *a, const struct ground *g, struct marrow_comm *comm)
+{
+	size_t counts[WORLD_MAX_RANKS], displs[WORLD_MAX_RANKS];
+	for (uint32_t r = 0; r < WORLD_MAX_RANKS; r++) {
+		counts[r] = a->count;
+		displs[r] = r * a->count;
+	}
+	if (a->func == MRW_FUNC_ALL_GATHER_V)
+		return marrow_all_gather_v(g->send, g->recv, counts, displs, a->type, comm, g->stream);
+	return marrow_all_to_all_v(g->send, counts, displs, g->recv, counts, displs, a->type, comm, g->stream);
+}
+
 enum marrow_status act_call(const struct act *a, const struct ground *g, struct marrow_comm *comm)
 {
 	enum marrow_op op = a->op == ACT_PREMULSUM ? g->premulsum : a->op;
@@ -122,6 +135,15 @@ enum marrow_status act_call(const struct act *a, const struct ground *g, struct 
 			counts[r] = a->count + (r == a->root);
 		return marrow_reduce_scatter_v(g->send, g->recv, counts, a->type, op, comm, g->stream);
 	}
+	case MRW_FUNC_ALL_TO_ALL:
+		return marrow_all_to_all(g->send, g->recv, a->count, a->type, comm, g->stream);
+	case MRW_FUNC_GATHER:
+		return marrow_gather(g->send, g->recv, a->count, a->type, a->root, comm, g->stream);
+	case MRW_FUNC_SCATTER:
+		return marrow_scatter(g->send, g->recv, a->count, a->type, a->root, comm, g->stream);
+	case MRW_FUNC_ALL_TO_ALL_V:
+	case MRW_FUNC_ALL_GATHER_V:
+		return act_call_v(a, g, comm);
 	default:
 		return marrow_barrier(comm, g->stream);
 	}

@@ -97,6 +97,53 @@ static void wrong_values(struct marrow_comm *c, const struct ground *g, uint32_t
 	BAD(marrow_broadcast(s, r, SIZE_MAX / 4, MARROW_FLOAT32, 0, c, st), "broadcast|overflows");
 }
 
+static void wrong_exchanges(struct marrow_comm *c, const struct ground *g, uint32_t rank, uint32_t ranks)
+{
+	uint8_t *s = g->send, *r = g->recv;
+	void *st = g->stream;
+	size_t n[2] = {1, 1}, d[2] = {0, 1}, huge[2] = {SIZE_MAX / 2, SIZE_MAX / 2};
+	uint32_t other = (rank + 1) % ranks;
+	BAD(marrow_send(s, 1, BAD_TYPE, other, c, st), "send|99|type");
+	BAD(marrow_send(s, 1, MARROW_FLOAT32, ranks, c, st), ranks == 1 ? "send: peer 1|0 to 0" : "send: peer 2|0 to 1");
+	BAD(marrow_recv(r, 1, MARROW_FLOAT32, UINT32_MAX, c, st), "recv: peer 4294967295");
+	BAD(marrow_recv(r, (size_t)-1, MARROW_FLOAT64, 0, c, st), "recv|overflows|negative");
+	if (ranks > 1) {
+		BAD(marrow_send(NULL, 1, MARROW_FLOAT32, other, c, st), "send|rank|NULL|4 bytes");
+		BAD(marrow_recv(NULL, 1, MARROW_FLOAT32, other, c, st), "recv|rank|NULL|4 bytes");
+	}
+	EXPECT(marrow_send(s, 1, MARROW_FLOAT32, rank, c, st), MARROW_INVALID_USAGE, "send|its own peer|marrow_group_start");
+	EXPECT(marrow_recv(r, 1, MARROW_FLOAT32, rank, c, st), MARROW_INVALID_USAGE, "recv|its own peer|marrow_group_start");
+	BAD(marrow_all_to_all(s, r, SIZE_MAX / ranks, MARROW_INT8, c, st), "all_to_all|overflows");
+	BAD(marrow_all_to_all(NULL, r, 1, MARROW_INT8, c, st), "all_to_all|NULL|send");
+	BAD(marrow_all_to_all(s, NULL, 1, MARROW_INT8, c, st), "all_to_all|NULL|recv");
+	BAD(marrow_gather(s, r, 1, MARROW_INT8, ranks, c, st), "gather: root");
+	BAD(marrow_gather(NULL, r, 1, MARROW_INT8, 0, c, st), "gather|NULL|send");
+	BAD(marrow_scatter(s, NULL, 1, MARROW_INT8, 0, c, st), "scatter|NULL|recv");
+	if (rank == 0) {
+		BAD(marrow_gather(s, NULL, 1, MARROW_INT8, 0, c, st), "gather|NULL|recv");
+		BAD(marrow_scatter(NULL, r, 1, MARROW_INT8, 0, c, st), "scatter|NULL|send");
+	}
+	BAD(marrow_all_to_all_v(s, NULL, d, r, n, d, MARROW_INT8, c, st), "all_to_all_v: send_counts is NULL");
+	BAD(marrow_all_to_all_v(s, n, NULL, r, n, d, MARROW_INT8, c, st), "all_to_all_v: send_displs is NULL");
+	BAD(marrow_all_to_all_v(s, n, d, r, NULL, d, MARROW_INT8, c, st), "all_to_all_v: recv_counts is NULL");
+	BAD(marrow_all_to_all_v(s, n, d, r, n, NULL, MARROW_INT8, c, st), "all_to_all_v: recv_displs is NULL");
+	BAD(marrow_all_to_all_v(s, huge, d, r, n, d, MARROW_INT32, c, st), "all_to_all_v|overflows");
+	BAD(marrow_all_to_all_v(s, n, d, r, n, huge, MARROW_INT32, c, st), "all_to_all_v|overflows");
+	BAD(marrow_all_gather_v(s, r, NULL, d, MARROW_INT8, c, st), "all_gather_v: counts is NULL");
+	BAD(marrow_all_gather_v(s, r, n, NULL, MARROW_INT8, c, st), "all_gather_v: displs is NULL");
+	BAD(marrow_all_gather_v(NULL, r, n, d, MARROW_INT8, c, st), "all_gather_v|NULL|send");
+	/* Nothing of a group with a lone transfer to oneself goes out. */
+	FINE(marrow_group_start());
+	FINE(marrow_send(s, 1, MARROW_FLOAT32, rank, c, st));
+	FINE(marrow_barrier(c, st));
+	expect_status("a send to oneself alone", marrow_group_end(), MARROW_INVALID_USAGE, NULL, "send|with itself|no recv");
+	FINE(marrow_group_start());
+	FINE(marrow_send(s, 1, MARROW_FLOAT32, rank, c, st));
+	FINE(marrow_recv(r, 2, MARROW_FLOAT32, rank, c, st));
+	expect_status("a pair that differs", marrow_group_end(), MARROW_MISMATCH, NULL, "sends itself 4 bytes|receives 8");
+	FINE(marrow_all_to_all(NULL, NULL, 0, MARROW_FLOAT32, c, st));
+}
+
 static void wrong_ops(struct marrow_comm *c, const struct ground *g)
 {
 	enum marrow_op op = MARROW_SUM, more[70];
@@ -211,6 +258,7 @@ static void wrong_calls(struct world_rank *self)
 	}
 	wrong_buffers(c, &g, self->rank);
 	wrong_values(c, &g, self->nranks);
+	wrong_exchanges(c, &g, self->rank, self->nranks);
 	wrong_ops(c, &g);
 	wrong_queries(c);
 	wrong_memory(c, &g, self->rank, self->nranks);

@@ -102,6 +102,7 @@ static void call_all(struct world_rank *self, struct marrow_comm *comm, void *se
 			}
 			settle(self);
 		}
+		check(self, comm, marrow_all_to_all(send, recv, LARGE / self->nranks, MARROW_UINT8, comm, stream));
 		check(self, comm, marrow_barrier(comm, stream));
 	}
 	settle(self);

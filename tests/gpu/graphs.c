@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS = 2, LIMIT_S = 200, WAIT_MS = 30000, ROUNDS = 10, REPLAYS = 100, MAX_CALLS = 40 };
+enum { RANKS = 2, LIMIT_S = 200, WAIT_MS = 30000, ROUNDS = 10, REPLAYS = 100, MAX_CALLS = 48 };
 enum { MAIN_COMM, RACE_COMM, COMMS };
 
 static uint64_t seed;
@@ -56,6 +56,10 @@ static bool fill_set(struct world_rank *self, struct set *set, uint64_t *s)
 	for (uint32_t f = 0; f < MRW_FUNC_BARRIER; f++)
 		for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
 			if (!add(self, set, (enum mrw_func)f, sizes[i], -1, 0, s))
+				return false;
+	for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) /* in turn: sends and recvs of one group would be one node */
+		for (uint32_t f = MRW_FUNC_COUNT; f < CALL_FUNCS; f++)
+			if (!add(self, set, call_func(f), sizes[i], -1, 0, s))
 				return false;
 	return add(self, set, MRW_FUNC_BARRIER, 0, -1, 0, s) && add(self, set, MRW_FUNC_ALL_REDUCE, 30000, MRW_ALGO_BULK, 3, s) &&
 		add(self, set, MRW_FUNC_ALL_GATHER, 30000, MRW_ALGO_BULK, 5, s) && add(self, set, MRW_FUNC_ALL_REDUCE, 0, -1, 0, s) &&

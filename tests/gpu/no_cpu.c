@@ -59,7 +59,7 @@ static struct call draw(uint64_t *s)
 	uint64_t kind = world_random(s) % 100;
 	struct call c;
 	memset(&c, 0, sizeof c);
-	c.func = (enum mrw_func)(world_random(s) % MRW_FUNC_COUNT);
+	c.func = call_func((uint32_t)(world_random(s) % CALL_FUNCS));
 	c.type = fleet_draw_type(s);
 	c.op = (uint32_t)(world_random(s) % 5);
 	c.root = (uint32_t)(world_random(s) % RANKS);

@@ -61,9 +61,9 @@ static void matrix(struct world_rank *self)
 	uint32_t calls = 0;
 	if (call_buffers_make(self, &small, SMALL_ROOM) != 0 || call_buffers_make(self, &large, LARGE_ROOM) != 0)
 		return;
-	for (uint32_t f = 0; f < MRW_FUNC_COUNT; f++) {
+	for (uint32_t f = 0; f < CALL_FUNCS; f++) {
 		for (uint32_t t = 0; t < REFERENCE_TYPES && !self->failed; t++) {
-			enum mrw_func func = (enum mrw_func)f;
+			enum mrw_func func = call_func(f);
 			enum marrow_type type = (enum marrow_type)t;
 			if (reduces(func) && !fleet_type_built(type))
 				continue;
@@ -109,9 +109,9 @@ static bool memory_kind(struct world_rank *self, enum gpu_memory_kind kind, bool
 		goto done;
 	}
 	b.memory = memory.base;
-	for (uint32_t f = 0; f < MRW_FUNC_COUNT; f++)
+	for (uint32_t f = 0; f < CALL_FUNCS; f++)
 		for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0] && !self->failed; i++) {
-			struct call c = make((enum mrw_func)f, reduces((enum mrw_func)f) ? fleet_draw_type(&s) : MARROW_UINT8, sizes[i], &s);
+			struct call c = make(call_func(f), reduces(call_func(f)) ? fleet_draw_type(&s) : MARROW_UINT8, sizes[i], &s);
 			apply_variant(&c, (i + f) % VARIANTS);
 			one(self, &b, &c);
 		}

@@ -193,7 +193,7 @@ static void many_comms(struct world_rank *self)
 		if (i % BLOCK == 0)
 			for (uint32_t c = 0; c < COMMS; c++) {
 				memset(&calls[c], 0, sizeof calls[c]);
-				calls[c].func = (enum mrw_func)(world_random(&s) % MRW_FUNC_COUNT);
+				calls[c].func = call_func((uint32_t)(world_random(&s) % CALL_FUNCS));
 				calls[c].type = fleet_draw_type(&s);
 				calls[c].op = (uint32_t)(world_random(&s) % 7);
 				calls[c].root = (uint32_t)(world_random(&s) % RANKS);
@@ -255,7 +255,7 @@ static struct call draw(uint64_t *s)
 {
 	struct call c;
 	memset(&c, 0, sizeof c);
-	c.func = (enum mrw_func)(world_random(s) % MRW_FUNC_COUNT);
+	c.func = call_func((uint32_t)(world_random(s) % CALL_FUNCS));
 	c.type = fleet_draw_type(s);
 	c.op = (uint32_t)(world_random(s) % 7);
 	c.root = (uint32_t)(world_random(s) % RANKS);

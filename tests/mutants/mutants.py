@@ -33,6 +33,10 @@ POLL = "src/proxyless/poll.h"
 CQE = "src/proxyless/cqe.h"
 NETWORK = "src/network.c"
 VIEW = "src/network_view.c"
+TRANSFER = "src/device/transfer.h"
+LANE = "src/collectives/lane.h"
+LANES = "src/collectives/move_transfers.h"
+EXCHANGE = "src/exchange.c"
 
 NO_REPORT = ("src/watch.c", "poison_page(comm, MRW_FAULT_REPORTED, event.rank, comm->rank);", "(void)0;")
 
@@ -165,7 +169,37 @@ MUTANTS = [
     Mutant("poison is not looked for in waits", [(FLAG, "if (poison != 0) {", "if (poison == 1) {"), NO_REPORT], ["first fault"]),
     Mutant("poison is not looked for at the begin", [(OPERATION, "if (poison != 0) {", "if (poison == 1) {")], ["abort", "first fault"]),
 
+    # Transfers.
+    Mutant("lines have one parity", [(TRANSFER, "lane->heard[number >> l->lane_shift & 1].unit", "lane->heard[number >> l->lane_shift & 0].unit"),
+                                     (LANE, "return (uint32_t)(h->number >> m->a.layout.lane_shift) & 1;", "return (uint32_t)(h->number >> m->a.layout.lane_shift) & 0;")],
+           ["exchanges"]),
+    Mutant("a chunk more than there are slots", [(LANE, "mrw_stand_reached(h, h->chunks + 1 - MRW_LANE_SLOTS)", "mrw_stand_reached(h, h->chunks - MRW_LANE_SLOTS)")],
+           ["exchanges", "tsan exchanges"]),
+    Mutant("chunks are counted without order", [(LANE, "mrw_publish(&mrw_stand_other(m, h)->count,", "mrw_store_relaxed(&mrw_stand_other(m, h)->count,")],
+           ["tsan exchanges"], True),
+    Mutant("chunks are not observed", [(LANE, "\tmrw_observed(&h->own->count);\n", "")], ["tsan exchanges"], True),
+    Mutant("no vote after a step", [(LANE, "\tok = !mrw_team_any(team, !ok);\n\tif (team->index == 0)", "\tif (team->index == 0)")], ["tsan exchanges", "exchanges teams"]),
+    Mutant("nobody is told which lane goes on", [(TEAM, "\tmrw_team_sync(team);\n\treturn (uint32_t)", "\treturn (uint32_t)")], ["team", "exchanges teams"]),
+    Mutant("idle lanes stay behind", [(LANES, "own->first += r->count;", "own->first += own->place ? r->count : 0;")], ["exchanges"]),
+    Mutant("a lane is waited for alone", [(LANES, "for (; rest != 0; rest &= rest - 1) {\n\t\t\t\tuint32_t l = mrw_lowest_bit(rest);",
+                                           "for (; rest != 0; rest = 0) {\n\t\t\t\tuint32_t l = mrw_lowest_bit(*active);")],
+           ["exchanges"]),
+    Mutant("the last of a lane's chunks is lost", [(SCHEDULE, "((all - 1 - first) >> l->lane_shift) + 1 : 0", "((all - 1 - first) >> l->lane_shift) + (all < 4) : 0")], ["schedule"]),
+    Mutant("calls of a group change places", [(EXCHANGE, "const struct mrw_transfer *list = list_of(tasks[i]);\n\t\tfor (uint32_t k = 0; k < tasks[i]->listed; k++)",
+                                               "const struct mrw_transfer *list = list_of(tasks[i ^ (i ^ 1) % count]);\n\t\tfor (uint32_t k = 0; k < tasks[i]->listed; k++)")],
+           ["exchanges"]),
+    Mutant("sizes are not compared", [(TRANSFER, "return bytes != t->bytes || (words & 0xff)", "return (words & 0xff)")], ["pairs"]),
+    Mutant("a send does not wait for its recv", [(LANE, "h->step == (h->way == MRW_WAY_IN ? MRW_STEP_HEAR_FIRST : MRW_STEP_HEAR_LAST)", "h->step == (h->way == MRW_WAY_IN ? MRW_STEP_HEAR_FIRST : MRW_STEPS + 1)"),
+                                                 (LANE, "if (home && h->way == MRW_WAY_OUT && h->step <= MRW_STEP_HEAR_LAST) {", "if (home && h->way == MRW_WAY_OUT && h->step > MRW_STEP_HEAR_LAST) {")],
+           ["exchanges", "pairs"]),
+    Mutant("a send and its recv are not told apart from others", [(TRANSFER, "|| (words & 0xff) != (mrw_line_words(t->func, t->type) & 0xff);", "|| (words & 0xff) > 99;")], ["pairs"]),
+    Mutant("a lost end is not asked for in a group", [(LANES, "for (uint32_t n = looks % count; n > 0; n--)", "for (uint32_t n = 0; n > 0; n--)")], ["pairs"]),
+
     # Across hosts.
+    Mutant("a chunk's count goes before it", [(LANE, "mrw_far_range(a, p, index, false, l->outbox + mrw_lane_chunk_offset(", "mrw_far_range(a, p, index + 1, true, l->outbox + mrw_lane_chunk_offset("),
+                                              (LANE, "mrw_far_word(a, p, index + n - 1, mrw_lane_offset(", "mrw_far_word(a, p, index, mrw_lane_offset(")], ["hosts exchanges"]),
+    Mutant("credits are on their way to who has left", [(LANE, "if (h->step == MRW_STEP_DRAIN || !h->far || h->way != MRW_WAY_OUT)", "if (h->step == MRW_STEP_DRAIN || h->far || h->way != MRW_WAY_OUT)"),
+                                                        (LANE, "\th->step = MRW_STEP_DRAIN;\n\treturn true;", "\th->step = MRW_STEP_DRAIN;\n\treturn false;")], ["hosts pairs"]),
     Mutant("a round's counter goes before its chunks", [(SEND, "uint64_t at = index;", "uint64_t at = index + 1;"),
                                                         (SEND, "mrw_far_word(a, p, at, offsetof(struct mrw_control, rounds)", "mrw_far_word(a, p, index, offsetof(struct mrw_control, rounds)")],
            ["hosts"]),

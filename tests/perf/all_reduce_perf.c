@@ -14,6 +14,6 @@ static double bus_factor(uint32_t nranks)
 
 int main(int argc, char **argv)
 {
-	static const struct perf_collective all_reduce = { "AllReduce", PERF_ALL_REDUCE, true, false, layout, bus_factor };
+	static const struct perf_collective all_reduce = { "AllReduce", PERF_ALL_REDUCE, true, false, false, layout, bus_factor };
 	return perf_main(argc, argv, &all_reduce);
 }

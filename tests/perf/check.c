@@ -29,11 +29,20 @@ static enum fill_style style_of(const struct perf_worker *worker)
 	return worker->checks % 2 ? FILL_SPECIAL : FILL_MIXED;
 }
 
+/* Ranks whose inputs the table holds. */
+static size_t vectors_of(const struct perf_run *run)
+{
+	enum perf_kind kind = run->collective->kind;
+	bool all = kind == PERF_ALL_GATHER || kind == PERF_ALL_TO_ALL || kind == PERF_GATHER || kind == PERF_SENDRECV;
+	return all ? run->nranks : 1;
+}
+
 bool check_open(struct perf_run *run)
 {
-	size_t vectors = run->collective->kind == PERF_ALL_GATHER ? run->nranks : 1;
+	size_t vectors = vectors_of(run);
 
-	run->expected.capacity_bytes = least(vectors * PERIOD * 8, run->options.max_bytes);
+	bool each = run->collective->kind == PERF_ALL_TO_ALL || run->collective->kind == PERF_SENDRECV; /* holds so much, not all together */
+	run->expected.capacity_bytes = least(vectors * PERIOD * 8, run->options.max_bytes * (each ? vectors : 1));
 	run->expected.elements = malloc(run->expected.capacity_bytes + 1);
 	if (!run->expected.elements)
 		fprintf(stderr, "cannot allocate %zu bytes for the reference\n", run->expected.capacity_bytes);
@@ -89,7 +98,7 @@ bool check_fill_inputs(struct perf_worker *worker, const struct perf_test *test,
 		worker_buffers(worker, rank, test, iteration, &send, &recv);
 		if (!memory_fill(worker->run, region - GUARD_BYTES, UNTOUCHED, bytes + 2 * GUARD_BYTES))
 			return false;
-		if (worker->run->collective->kind == PERF_BROADCAST && (int)rank->rank != test->root)
+		if (worker->run->collective->rooted && worker->run->collective->kind != PERF_GATHER && worker->run->collective->kind != PERF_REDUCE && (int)rank->rank != test->root)
 			continue;
 		if (!fill_input(worker, test, rank->rank, region + (send - region), test->layout.send))
 			return false;
@@ -102,9 +111,8 @@ static void expect(struct perf_worker *worker, const struct perf_test *test)
 {
 	struct perf_run *run = worker->run;
 	struct perf_expected *expected = &run->expected;
-	enum perf_kind kind = run->collective->kind;
-	size_t bytes = test->element_bytes, length = kind == PERF_REDUCE_SCATTER ? test->layout.send : test->layout.count;
-	size_t period = least(length, PERIOD), vectors = kind == PERF_ALL_GATHER ? run->nranks : 1;
+	size_t bytes = test->element_bytes, length = test->layout.send > test->layout.count ? test->layout.send : test->layout.count;
+	size_t period = least(length, PERIOD), vectors = vectors_of(run);
 	size_t total = period * vectors, threads = run->launched ? 1 : run->options.threads;
 	size_t from = total * worker->thread / threads, to = total * (worker->thread + 1) / threads;
 	size_t block = least(SCRATCH_BYTES / 8 / (run->nranks + 1), 2048);
@@ -124,7 +132,7 @@ static void expect(struct perf_worker *worker, const struct perf_test *test)
 		n = least(block, to - at);
 		n = least(n, period - at % period);
 		if (!run->collective->reduces) {
-			uint32_t source = kind == PERF_BROADCAST ? (uint32_t)test->root : (uint32_t)(at / period);
+			uint32_t source = vectors == 1 ? (uint32_t)test->root : (uint32_t)(at / period);
 			fill_random_at(expected->elements + at * bytes, test->type, at % period, n, seed_of(worker), source,
 				       style_of(worker));
 			continue;
@@ -194,6 +202,22 @@ static bool count_touched(struct perf_worker *worker, const struct perf_rank *ra
 	return true;
 }
 
+/* Each rank gets another part of its sources' inputs. */
+static bool scatters(const struct perf_run *run)
+{
+	enum perf_kind kind = run->collective->kind;
+	return kind == PERF_REDUCE_SCATTER || kind == PERF_ALL_TO_ALL || kind == PERF_SCATTER;
+}
+
+/* Whether vector v of the table is in the rank's output. */
+static bool arrives(const struct perf_run *run, const struct perf_test *test, uint32_t rank, uint32_t v)
+{
+	enum perf_kind kind = run->collective->kind;
+	if (kind == PERF_GATHER)
+		return (int)rank == test->root;
+	return kind != PERF_SENDRECV || (v + 1) % run->nranks == rank;
+}
+
 static bool count_wrong(struct perf_worker *worker, const struct perf_test *test, uint64_t iteration, uint64_t *wrong)
 {
 	struct perf_run *run = worker->run;
@@ -204,14 +228,16 @@ static bool count_wrong(struct perf_worker *worker, const struct perf_test *test
 		const unsigned char *send;
 		unsigned char *recv, *region;
 		size_t bytes = output_region(worker, rank, test, iteration, &region);
-		size_t first = run->collective->kind == PERF_REDUCE_SCATTER ? rank->rank * count : 0;
+		size_t first = scatters(run) ? rank->rank * count : 0;
 
 		worker_buffers(worker, rank, test, iteration, &send, &recv);
-		bool has_result = run->collective->kind != PERF_REDUCE || (int)rank->rank == test->root;
-		for (uint32_t v = 0; has_result && v < run->expected.vectors; v++)
-			if (!compare(worker, rank, test, recv, v * count, count, run->expected.elements + v * vector_bytes,
-				     first, wrong))
+		for (uint32_t v = 0; v < run->expected.vectors; v++) {
+			if ((run->collective->kind == PERF_REDUCE && (int)rank->rank != test->root) || !arrives(run, test, rank->rank, v))
+				continue;
+			size_t index = run->collective->kind == PERF_SENDRECV ? 0 : v * count;
+			if (!compare(worker, rank, test, recv, index, count, run->expected.elements + v * vector_bytes, first, wrong))
 				return false;
+		}
 		if (!count_touched(worker, rank, region - GUARD_BYTES, wrong) ||
 		    !count_touched(worker, rank, region + bytes, wrong))
 			return false;

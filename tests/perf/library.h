@@ -8,7 +8,8 @@
 
 enum { LIBRARY_ID_BYTES = 128 };
 
-enum perf_kind { PERF_ALL_REDUCE, PERF_ALL_GATHER, PERF_BROADCAST, PERF_REDUCE_SCATTER, PERF_REDUCE };
+/* PERF_SENDRECV: to the next rank, from the one before. */
+enum perf_kind { PERF_ALL_REDUCE, PERF_ALL_GATHER, PERF_BROADCAST, PERF_REDUCE_SCATTER, PERF_REDUCE, PERF_ALL_TO_ALL, PERF_GATHER, PERF_SCATTER, PERF_SENDRECV };
 
 struct perf_call {
 	enum perf_kind kind;
@@ -17,7 +18,7 @@ struct perf_call {
 	size_t count;
 	enum marrow_type type; /* NCCL's numbers are the same */
 	int op;
-	uint32_t root;
+	uint32_t root, rank, nranks;
 	void *comm, *stream;
 };
 

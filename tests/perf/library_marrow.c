@@ -43,6 +43,18 @@ static bool group_end(void)
 	return good(marrow_group_end(), "marrow_group_end", NULL);
 }
 
+static bool sendrecv(const struct perf_call *c)
+{
+	bool posted;
+
+	if (!group_start())
+		return false;
+	posted = good(marrow_send(c->send, c->count, c->type, (c->rank + 1) % c->nranks, c->comm, c->stream), "marrow_send", c->comm) &&
+		 good(marrow_recv(c->recv, c->count, c->type, (c->rank + c->nranks - 1) % c->nranks, c->comm, c->stream), "marrow_recv",
+		      c->comm);
+	return group_end() && posted;
+}
+
 static bool call(const struct perf_call *c)
 {
 	enum marrow_op op = (enum marrow_op)c->op;
@@ -63,6 +75,14 @@ static bool call(const struct perf_call *c)
 	case PERF_REDUCE:
 		return good(marrow_reduce(c->send, c->recv, c->count, c->type, op, c->root, c->comm, c->stream), "marrow_reduce",
 			    c->comm);
+	case PERF_ALL_TO_ALL:
+		return good(marrow_all_to_all(c->send, c->recv, c->count, c->type, c->comm, c->stream), "marrow_all_to_all", c->comm);
+	case PERF_GATHER:
+		return good(marrow_gather(c->send, c->recv, c->count, c->type, c->root, c->comm, c->stream), "marrow_gather", c->comm);
+	case PERF_SCATTER:
+		return good(marrow_scatter(c->send, c->recv, c->count, c->type, c->root, c->comm, c->stream), "marrow_scatter", c->comm);
+	case PERF_SENDRECV:
+		return sendrecv(c);
 	}
 	return false;
 }

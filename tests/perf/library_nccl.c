@@ -26,6 +26,8 @@ static struct {
 	int (*broadcast)(const void *send, void *recv, size_t count, int type, int root, void *comm, void *stream);
 	int (*reduce_scatter)(const void *send, void *recv, size_t count, int type, int op, void *comm, void *stream);
 	int (*reduce)(const void *send, void *recv, size_t count, int type, int op, int root, void *comm, void *stream);
+	int (*send)(const void *send, size_t count, int type, int peer, void *comm, void *stream);
+	int (*recv)(void *recv, size_t count, int type, int peer, void *comm, void *stream);
 	int (*create_premulsum)(int *op, void *scalar, int type, int residence, void *comm);
 	int (*op_destroy)(int op, void *comm);
 } nccl;
@@ -64,6 +66,38 @@ static bool group_end(void)
 	return good(nccl.group_end(), "ncclGroupEnd");
 }
 
+/* What rank p gets from this one, and gives to it. */
+static bool exchange_with(const struct perf_call *c, uint32_t p)
+{
+	static const size_t element_bytes[] = {
+#define MARROW_X(name, value, bytes) [MARROW_##name] = bytes,
+		MARROW_TYPE_LIST(MARROW_X)
+#undef MARROW_X
+	};
+	size_t block = c->count * element_bytes[c->type];
+	bool all = c->kind == PERF_ALL_TO_ALL, from_root = c->kind == PERF_SCATTER, to_root = c->kind == PERF_GATHER;
+	bool ring = c->kind == PERF_SENDRECV, sends = all || (from_root && c->rank == c->root) || (to_root && p == c->root) ||
+						      (ring && p == (c->rank + 1) % c->nranks);
+	bool receives = all || (from_root && p == c->root) || (to_root && c->rank == c->root) || (ring && c->rank == (p + 1) % c->nranks);
+	const char *from = (const char *)c->send + (all || from_root ? p * block : 0);
+	char *to = (char *)c->recv + (all || to_root ? p * block : 0);
+
+	return (!sends || good(nccl.send(from, c->count, (int)c->type, (int)p, c->comm, c->stream), "ncclSend")) &&
+	       (!receives || good(nccl.recv(to, c->count, (int)c->type, (int)p, c->comm, c->stream), "ncclRecv"));
+}
+
+/* By sends and recvs in a group, as nccl-tests does it. */
+static bool exchange(const struct perf_call *c)
+{
+	bool posted = true;
+
+	if (!group_start())
+		return false;
+	for (uint32_t p = 0; posted && p < c->nranks; p++)
+		posted = exchange_with(c, p);
+	return group_end() && posted;
+}
+
 static bool call(const struct perf_call *c)
 {
 	int type = (int)c->type;
@@ -81,6 +115,11 @@ static bool call(const struct perf_call *c)
 			    "ncclReduceScatter");
 	case PERF_REDUCE:
 		return good(nccl.reduce(c->send, c->recv, c->count, type, c->op, (int)c->root, c->comm, c->stream), "ncclReduce");
+	case PERF_ALL_TO_ALL:
+	case PERF_GATHER:
+	case PERF_SCATTER:
+	case PERF_SENDRECV:
+		return exchange(c);
 	}
 	return false;
 }
@@ -137,6 +176,7 @@ bool library_open_nccl(struct perf_library *library, const char *path)
 	    !FIND(comm_get_async_error, "ncclCommGetAsyncError") || !FIND(group_start, "ncclGroupStart") ||
 	    !FIND(group_end, "ncclGroupEnd") || !FIND(all_reduce, "ncclAllReduce") || !FIND(all_gather, "ncclAllGather") ||
 	    !FIND(broadcast, "ncclBroadcast") || !FIND(reduce_scatter, "ncclReduceScatter") || !FIND(reduce, "ncclReduce") ||
+	    !FIND(send, "ncclSend") || !FIND(recv, "ncclRecv") ||
 	    !FIND(create_premulsum, "ncclRedOpCreatePreMulSum") || !FIND(op_destroy, "ncclRedOpDestroy"))
 		return false;
 #undef FIND

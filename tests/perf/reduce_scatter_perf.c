@@ -14,7 +14,7 @@ static double bus_factor(uint32_t nranks)
 
 int main(int argc, char **argv)
 {
-	static const struct perf_collective reduce_scatter = { "ReduceScatter", PERF_REDUCE_SCATTER, true, false, layout,
+	static const struct perf_collective reduce_scatter = { "ReduceScatter", PERF_REDUCE_SCATTER, true, false, false, layout,
 							       bus_factor };
 	return perf_main(argc, argv, &reduce_scatter);
 }

@@ -162,6 +162,12 @@ static void write_json(const struct perf_report *report, const struct perf_test 
 static void print_half(struct perf_report *report, const struct perf_test *test, const struct perf_half *half)
 {
 	const struct perf_run *run = report->worker->run;
+	if (half->skipped) {
+		printf("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A");
+		if (run->nlibraries > 1)
+			printf("  %7s  %5s", "N/A", "N/A");
+		return;
+	}
 	double ours = half->times[0].us, algbw = bandwidth(test, ours), busbw = algbw * run->collective->bus_factor(run->nranks);
 
 	print_number(ours, 7);

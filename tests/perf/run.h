@@ -20,6 +20,7 @@ struct perf_collective {
 	const char *name;
 	enum perf_kind kind;
 	bool reduces, rooted;
+	bool apart;                  /* cannot work in place */
 	/* elements: those that fit into the size asked for. */
 	struct perf_layout (*layout)(size_t elements, size_t element_bytes, uint32_t nranks);
 	/* Bus bandwidth over algorithm bandwidth. */
@@ -106,6 +107,7 @@ void check_close(struct perf_run *run);
 /* report.c: called by all, printed by participant 0. */
 struct perf_report;
 struct perf_half {
+	bool skipped;
 	struct perf_time times[MAX_LIBRARIES];
 	uint64_t wrong;
 };

@@ -21,6 +21,10 @@ static bool run_size(struct perf_worker *worker, struct perf_report *report, str
 		      (test->layout.send > test->layout.recv ? test->layout.send : test->layout.recv);
 	for (int in_place = 0; in_place < 2; in_place++) {
 		test->in_place = in_place != 0;
+		if (test->in_place && collective->apart) {
+			halves[in_place] = (struct perf_half){ .skipped = true };
+			continue;
+		}
 		if (!run_half(worker, test, &halves[in_place]))
 			return false;
 	}

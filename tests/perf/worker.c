@@ -251,7 +251,7 @@ bool worker_call(struct perf_worker *worker, uint32_t library, const struct perf
 		unsigned char *recv;
 		worker_buffers(worker, rank, test, iteration, &send, &recv);
 		struct perf_call call = { worker->run->collective->kind, send, recv, test->layout.count, test->type,
-					  rank->ops[library], test->root < 0 ? 0 : (uint32_t)test->root,
+					  rank->ops[library], test->root < 0 ? 0 : (uint32_t)test->root, rank->rank, worker->run->nranks,
 					  rank->comms[library], rank->stream };
 		if (!lib->call(&call))
 			return false;

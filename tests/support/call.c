@@ -64,6 +64,16 @@ void call_buffers_free(struct world_rank *self, struct call_buffers *b)
 		free(b->inputs[r]);
 }
 
+enum mrw_func call_func(uint32_t index)
+{
+	return index < MRW_FUNC_COUNT ? (enum mrw_func)index : index == MRW_FUNC_COUNT ? MRW_FUNC_ALL_TO_ALL : MRW_FUNC_TRANSFERS;
+}
+
+static bool exchanges(const struct call *call)
+{
+	return call->func == MRW_FUNC_ALL_TO_ALL || call->func == MRW_FUNC_TRANSFERS;
+}
+
 static bool reduces(const struct call *call)
 {
 	return call->func == MRW_FUNC_ALL_REDUCE || call->func == MRW_FUNC_REDUCE_SCATTER || call->func == MRW_FUNC_REDUCE ||
@@ -95,27 +105,30 @@ static bool only_sends(const struct world_rank *self, const struct call *call)
 
 size_t call_count_limit(const struct call *call, uint32_t nranks, size_t room)
 {
-	bool wide = call->func == MRW_FUNC_ALL_GATHER || call->func == MRW_FUNC_REDUCE_SCATTER || call->func == MRW_FUNC_REDUCE_SCATTER_V;
+	bool wide = call->func == MRW_FUNC_ALL_GATHER || call->func == MRW_FUNC_REDUCE_SCATTER || call->func == MRW_FUNC_REDUCE_SCATTER_V ||
+		    call->func == MRW_FUNC_ALL_TO_ALL;
 	return room / reference_type_bytes(call->type) / (wide ? nranks : 1);
 }
 
 static size_t send_bytes(const struct world_rank *self, const struct call *call)
 {
+	bool wide = call->func == MRW_FUNC_REDUCE_SCATTER || call->func == MRW_FUNC_ALL_TO_ALL;
 	if (call->func == MRW_FUNC_REDUCE_SCATTER_V)
 		return count_before(call, self->nranks) * reference_type_bytes(call->type);
-	return call->count * reference_type_bytes(call->type) * (call->func == MRW_FUNC_REDUCE_SCATTER ? self->nranks : 1);
+	return call->count * reference_type_bytes(call->type) * (wide ? self->nranks : 1);
 }
 
 static size_t recv_bytes(const struct world_rank *self, const struct call *call)
 {
+	bool wide = call->func == MRW_FUNC_ALL_GATHER || call->func == MRW_FUNC_ALL_TO_ALL;
 	if (only_sends(self, call))
 		return 0;
-	return call_count_of(call, self->rank) * reference_type_bytes(call->type) * (call->func == MRW_FUNC_ALL_GATHER ? self->nranks : 1);
+	return call_count_of(call, self->rank) * reference_type_bytes(call->type) * (wide ? self->nranks : 1);
 }
 
 static bool is_in_place(const struct world_rank *self, const struct call *call)
 {
-	return call->in_place >> self->rank & 1;
+	return !exchanges(call) && (call->in_place >> self->rank & 1);
 }
 
 /* Where this rank's buffers lie within its areas. */
@@ -173,6 +186,19 @@ void call_prepare(struct world_rank *self, struct call_buffers *b, const struct 
 	}
 }
 
+static enum marrow_status shift(struct world_rank *self, struct call_buffers *b, const struct call *call)
+{
+	struct marrow_comm *comm = self->comms[call->comm];
+	void *stream = self->streams[call->stream];
+	uint32_t n = self->nranks;
+	marrow_group_start();
+	enum marrow_status status = marrow_send(b->send, call->count, call->type, (self->rank + 1) % n, comm, stream);
+	if (status == MARROW_SUCCESS)
+		status = marrow_recv(b->recv, call->count, call->type, (self->rank + n - 1) % n, comm, stream);
+	enum marrow_status end = marrow_group_end();
+	return status == MARROW_SUCCESS ? end : status;
+}
+
 static enum marrow_status make_call(struct world_rank *self, struct call_buffers *b, const struct call *call)
 {
 	struct marrow_comm *comm = self->comms[call->comm];
@@ -199,6 +225,10 @@ static enum marrow_status make_call(struct world_rank *self, struct call_buffers
 				     call->root, comm, stream);
 	case MRW_FUNC_REDUCE_SCATTER_V:
 		return marrow_reduce_scatter_v(b->send, b->recv, counts, call->type, op, comm, stream);
+	case MRW_FUNC_ALL_TO_ALL:
+		return marrow_all_to_all(b->send, b->recv, call->count, call->type, comm, stream);
+	case MRW_FUNC_TRANSFERS:
+		return shift(self, b, call);
 	default:
 		return marrow_barrier(comm, stream);
 	}
@@ -255,6 +285,13 @@ static void expect(struct world_rank *self, struct call_buffers *b, const struct
 	case MRW_FUNC_ALL_GATHER:
 		for (uint32_t r = 0; r < self->nranks; r++)
 			fill_random(b->expected + r * block, call->type, call->count, call->seed, r, call->style);
+		return;
+	case MRW_FUNC_ALL_TO_ALL:
+		for (uint32_t r = 0; r < self->nranks; r++)
+			fill_random_at(b->expected + r * block, call->type, self->rank * call->count, call->count, call->seed, r, call->style);
+		return;
+	case MRW_FUNC_TRANSFERS:
+		fill_random(b->expected, call->type, call->count, call->seed, (self->rank + self->nranks - 1) % self->nranks, call->style);
 		return;
 	case MRW_FUNC_ALL_REDUCE:
 	case MRW_FUNC_REDUCE_SCATTER:

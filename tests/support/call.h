@@ -7,6 +7,11 @@
 
 #include "device/args.h"
 
+/* What a call may be: everything with algorithms, then MRW_FUNC_ALL_TO_ALL and MRW_FUNC_TRANSFERS, a send to the next rank and a recv from the
+ * one before in a group. */
+enum { CALL_FUNCS = MRW_FUNC_COUNT + 2 };
+enum mrw_func call_func(uint32_t index);
+
 struct call {
 	enum mrw_func func;
 	enum marrow_type type;

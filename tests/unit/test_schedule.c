@@ -193,6 +193,57 @@ static void exchanges_and_rounds(void **state)
 			}
 }
 
+/* Every byte of a transfer goes by one lane, in its order; both ends compute the same. */
+static void check_transfer(const struct mrw_layout *l, uint64_t number, uint64_t bytes)
+{
+	uint32_t size = mrw_transfer_chunk_bytes(l, bytes);
+	uint64_t covered = 0, most = 0, least_chunks = UINT64_MAX;
+	assert_in_range(size, 1, l->lane_chunk_bytes);
+	assert_int_equal(size % 16, 0);
+	assert_int_equal(mrw_transfer_first(l, number, (uint32_t)number & (l->lanes - 1)), 0); /* its home */
+	for (uint32_t lane = 0; lane < l->lanes; lane++) {
+		uint64_t chunks = mrw_transfer_chunks(l, number, lane, bytes);
+		uint32_t first = mrw_transfer_first(l, number, lane);
+		assert_true(first < l->lanes);
+		assert_int_equal((first + number) & (l->lanes - 1), lane);
+		if (chunks > 0) {
+			uint64_t last = (first + ((chunks - 1) << l->lane_shift)) * size; /* the lane's last chunk begins within it, the next does not */
+			assert_true(last < bytes);
+			assert_true(bytes - last <= size || last + ((uint64_t)size << l->lane_shift) >= bytes);
+		}
+		for (uint64_t c = 0; c < chunks && chunks < 1000; c++) {
+			uint64_t offset = (first + (c << l->lane_shift)) * size;
+			covered += bytes - offset < size ? bytes - offset : size;
+		}
+		most = chunks > most ? chunks : most;
+		least_chunks = chunks < least_chunks ? chunks : least_chunks;
+	}
+	if (most < 1000)
+		assert_int_equal(covered, bytes);
+	assert_true(most - least_chunks <= 1);
+}
+
+static void transfers_are_covered_by_lanes(void **state)
+{
+	(void)state;
+	static const uint64_t numbers[] = {0, 1, 2, 3, 31, 32, 33, (1ull << 32) - 1, 1ull << 32, UINT64_MAX};
+	static const uint64_t more[] = {1 << 20, (1 << 20) + 1, 3000001, 48 << 10, (48 << 10) + 1, (1 << 26) - 3};
+	for (uint32_t n = 2; n <= MRW_MAX_RANKS; n++)
+		for (uint32_t channels = 1; channels <= 64; channels += channels < 4 ? 1 : 12) {
+			struct mrw_layout l = mrw_layout_make(n, channels, MRW_STAGING_BUDGET);
+			for (size_t k = 0; k < COUNT(numbers); k++) {
+				for (size_t i = 0; i < COUNT(sizes); i++)
+					check_transfer(&l, numbers[k], sizes[i]);
+				for (size_t i = 0; i < COUNT(more); i++)
+					check_transfer(&l, numbers[k], more[i]);
+				for (size_t i = 0; i < COUNT(huge); i++)
+					check_transfer(&l, numbers[k], huge[i]);
+			}
+			assert_true(mrw_transfer_small(&l, false) <= mrw_transfer_small(&l, true));
+			assert_true(mrw_transfer_small(&l, true) <= l.lane_units * MRW_UNIT_BYTES);
+		}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -203,6 +254,7 @@ int main(void)
 		cmocka_unit_test(chunks_cover_every_block),
 		cmocka_unit_test(chunks_past_the_end_are_empty),
 		cmocka_unit_test(exchanges_and_rounds),
+		cmocka_unit_test(transfers_are_covered_by_lanes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,9 @@ static void *take_part(void *p)
 		for (uint32_t i = 0; i < s->size; i++) /* nobody passes before all have arrived, nobody writes before all have read */
 			if (s->plain[i] != g)
 				__atomic_fetch_add(&s->wrong, 1, __ATOMIC_RELAXED);
-		mrw_team_sync(&team);
+		/* A sync, too. */
+		if (mrw_team_tell(&team, m->index == 0 ? 7 * g : m->index) != 7 * g)
+			__atomic_fetch_add(&s->wrong, 1, __ATOMIC_RELAXED);
 	}
 	return NULL;
 }
@@ -82,6 +84,7 @@ static void one_thread_is_its_own_team(void **state)
 	assert_true(mrw_team_any(&team, true));
 	assert_false(mrw_team_any(&team, false));
 	mrw_team_sync(&team);
+	assert_int_equal(mrw_team_tell(&team, 5), 5);
 	assert_int_equal(mrw_team_high(&team), 0);
 }
 

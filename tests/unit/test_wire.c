@@ -8,7 +8,7 @@
 
 #include "device/wire.h"
 
-enum { GRAIN = 512 }; /* every region is a whole number of grains */
+enum { GRAIN = 256 }; /* every region is a whole number of grains */
 
 static const uint32_t channel_counts[] = {1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 32, 33, 48, 63, 64};
 static const uint64_t budgets[] = {MRW_STAGING_BUDGET, MRW_HOST_STAGING_BUDGET};
@@ -54,6 +54,17 @@ static void take_all(const struct mrw_layout *l, uint32_t owner)
 					take(l, (uint64_t)(mrw_staging_at(l, arena, f, c, owner, w, round) - arena), l->chunk_bytes);
 		}
 	}
+	for (uint32_t k = 0; k < l->lanes; k++)
+		for (uint32_t p = 0; p < l->nranks; p++) {
+			if (p == owner)
+				continue;
+			for (uint32_t way = 0; way < MRW_WAYS; way++)
+				take(l, mrw_lane_offset(l, (enum mrw_way)way, k, owner, p), sizeof(struct mrw_lane));
+			for (uint32_t parity = 0; parity < 2; parity++)
+				take(l, mrw_lane_packets_offset(l, k, owner, p, parity), l->lane_units * sizeof(struct mrw_packet));
+			for (uint64_t chunk = 0; chunk < MRW_LANE_SLOTS; chunk++)
+				take(l, mrw_lane_chunk_offset(l, k, owner, p, chunk), l->lane_chunk_bytes);
+		}
 }
 
 static void regions_are_disjoint(void **state)
@@ -67,6 +78,20 @@ static void regions_are_disjoint(void **state)
 				take_all(&l, n / 2);
 				take_all(&l, n - 1);
 			}
+}
+
+static void lanes_fit(const struct mrw_layout *l)
+{
+	assert_int_equal(l->lanes, 1u << l->lane_shift);
+	assert_in_range(l->lanes, 1, MRW_MAX_LANES);
+	assert_true(2 * (l->nranks - 1) * l->lanes <= 64); /* a launch keeps them as bits of a word */
+	assert_true(l->lanes == 1 || 2 * (l->nranks - 1) * l->lanes <= l->channels);
+	assert_in_range(l->lane_units, 32, MRW_MAX_LANE_UNITS);
+	assert_in_range(l->lane_chunk_bytes, 4096, MRW_MAX_CHUNK_BYTES);
+	assert_int_equal(l->lane_chunk_bytes % 4096, 0);
+	assert_int_equal(l->lanes_offset % 128, 0);
+	assert_int_equal(l->lane_packets_offset % sizeof(struct mrw_packet), 0);
+	assert_int_equal(l->lane_staging_offset % 16, 0);
 }
 
 static void sizes_fit(void **state)
@@ -88,6 +113,7 @@ static void sizes_fit(void **state)
 				assert_true(l.packets_offset[0] >= sizeof(struct mrw_control));
 				assert_true(l.staging_offset[0] >= l.packets_offset[1]);
 				assert_int_equal(l.packets_offset[0] % sizeof(struct mrw_packet), 0);
+				lanes_fit(&l);
 			}
 }
 
@@ -100,7 +126,8 @@ static void the_outbox_has_the_shape_of_the_inbox(void **state)
 		for (uint32_t c = 1; c <= MRW_MAX_CHANNELS; c++)
 			for (size_t b = 0; b < COUNT(budgets); b++) {
 				struct mrw_layout l = mrw_layout_spanning(n, c, budgets[b]);
-				uint64_t inbox_end = mrw_staging_offset(&l, 1, c - 1, n - 2, 1) + l.chunk_bytes;
+				uint64_t inbox_end = mrw_lane_chunk_offset(&l, l.lanes - 1, n - 1, n - 2, 1) + l.lane_chunk_bytes;
+				lanes_fit(&l);
 				assert_in_range(l.units, 16, MRW_MAX_UNITS);
 				assert_in_range(l.chunk_bytes, 512, MRW_MAX_CHUNK_BYTES);
 				assert_true(l.packets_offset[0] + l.outbox >= inbox_end);

@@ -1,0 +1,221 @@
+/* move_transfers.h - point to point, and the collectives that are made of it: send, recv, all_to_all, gather, scatter and their kin. Moves
+ * bytes: compiled once, in a unit of its own (transfers.c, transfers.cu) with MRW_TRANSFERS set.
+ *
+ * A team has some lanes, of any peers and both ways. Its first thread looks at them in turn until one can go on, and tells the others, who wait in
+ * a barrier meanwhile; together they take one step of that lane. No lane is waited for alone.
+ *
+ * Why that always ends. Let both ends of every pair launch the same transfers, however they group them, and consider the launches under
+ * way at some moment. A step of a lane waits for nothing but the other end's same lane: its line, a chunk or a credit; and a send
+ * queue, which the NIC empties by itself. Both ends of a lane take the same transfers in the same order, so of the two the one that is behind can
+ * always go on - if its rank has launched that transfer. What a launch waits for is therefore only that its peers launch the
+ * other ends; how lanes are dealt to teams, and in which order a group was written, changes nothing. Launches of a rank follow each
+ * other, so ranks whose groups, taken as wholes, wait in a circle wait for ever, as they would by the meaning of their program. */
+#ifndef MRW_MOVE_TRANSFERS_H
+#define MRW_MOVE_TRANSFERS_H
+
+#include "lane.h"
+
+#define MRW_COPY_SLICE (64u << 10) /* of what a rank sends itself, by one team */
+
+/* Poisoned because of a mismatch with this rank: a lane that has heard the other end names both sides. Who has none gives the team that has a
+ * moment to say so first. */
+#define MRW_EVIDENCE_NS 10000000u
+
+MRW_DEV_CALL void mrw_transfers_accuse(const struct mrw_transfers *m, uint64_t active, uint32_t seq, uint64_t poison)
+{
+	const struct mrw_args *a = &m->a;
+	struct mrw_control *mine = mrw_control(a, a->rank);
+	for (uint64_t rest = active; rest != 0; rest &= rest - 1) {
+		struct mrw_stand h;
+		uint64_t bytes;
+		uint32_t words;
+		if (!mrw_stand_find(m, mrw_lowest_bit(rest), &h) || !h.t || !mrw_line_heard(&a->layout, h.own, h.number, &bytes, &words))
+			continue;
+		if (mrw_transfer_first(&a->layout, h.number, h.lane) == 0 && mrw_line_differs(h.t, bytes, words)) {
+			mrw_raise(a, MRW_FAULT_MISMATCH, mrw_stand_where(m, &h, seq), 0, 0);
+			return;
+		}
+	}
+	if (mrw_cause_kind(poison) != MRW_FAULT_MISMATCH || mrw_cause_culprit(poison) != a->rank)
+		return;
+	for (uint64_t until = mrw_clock_ns() + MRW_EVIDENCE_NS; mrw_load_relaxed(&mine->fault_claim) == 0 && mrw_clock_ns() < until;)
+		mrw_pause(0, a->spin_limit);
+}
+
+/* The slow look of a team none of whose lanes can go on; see mrw_look(). Lanes take turns in being the one that is named. */
+MRW_DEV_CALL uint64_t mrw_transfers_look(const struct mrw_transfers *m, uint64_t active, uint32_t seq, uint64_t since_ns, uint32_t looks)
+{
+	const struct mrw_args *a = &m->a;
+	struct mrw_stand h;
+	uint64_t poison = mrw_load_relaxed(&mrw_control(a, a->rank)->poison);
+	if (poison != 0)
+		mrw_transfers_accuse(m, active, seq, poison);
+	uint32_t count = 0;
+	for (uint64_t rest = active; rest != 0; rest &= rest - 1)
+		count++;
+	uint64_t rest = active;
+	for (uint32_t n = looks % count; n > 0; n--)
+		rest &= rest - 1;
+	(void)mrw_stand_find(m, mrw_lowest_bit(rest), &h);
+	return mrw_look(a, mrw_stand_where(m, &h, seq), since_ns, looks);
+}
+
+/* The team's first lane of a route; a->layout.lanes: it has none. */
+MRW_DEV uint32_t mrw_lane_own(const struct mrw_transfers *m, uint32_t channel, uint32_t route)
+{
+	uint32_t lane = 0;
+	if (m->a.call.channels % m->routes == 0) /* nearly always */
+		return channel % m->routes == route ? channel / m->routes : m->a.layout.lanes;
+	while (lane < m->a.layout.lanes && (lane * m->routes + route) % m->a.call.channels != channel)
+		lane++;
+	return lane;
+}
+
+/* Lanes of the team that have something to do: bit l for lane number l of the launch, of which there are at most 64. One thread. */
+MRW_DEV uint64_t mrw_lanes_active(const struct mrw_transfers *m, uint32_t channel)
+{
+	const struct mrw_args *a = &m->a;
+	uint64_t active = 0;
+	for (uint32_t i = 0; i < m->routes; i++) {
+		const struct mrw_route *r = &m->route[i];
+		uint32_t own = mrw_lane_own(m, channel, i), lanes = a->layout.lanes;
+		if (own >= lanes)
+			continue;
+		/* The lanes of a pair have all passed the same transfers when a launch begins. */
+		uint64_t first = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, own, a->rank, r->peer)->first;
+		bool all = r->wide || mrw_is_far(a, r->peer) || r->count >= lanes;
+		for (uint32_t k = 0; k < (all ? lanes : r->count); k++) {
+			uint32_t l = (((uint32_t)first + k) & (lanes - 1)) * m->routes + i;
+			if (l % a->call.channels == channel)
+				active |= 1ull << l;
+		}
+	}
+	return active;
+}
+
+/* All lanes of the team, those left idle too, have passed the launch's transfers. Behind a vote. */
+MRW_DEV void mrw_lanes_keep(const struct mrw_team *team, const struct mrw_transfers *m, uint32_t channel)
+{
+	const struct mrw_args *a = &m->a;
+	for (uint32_t l = channel + team->index * a->call.channels; l < m->routes << a->layout.lane_shift; l += team->size * a->call.channels) {
+		const struct mrw_route *r = &m->route[l % m->routes];
+		struct mrw_lane *own = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, l / m->routes, a->rank, r->peer);
+		own->first += r->count;
+		own->place = own->step = 0;
+		own->chunk = 0;
+	}
+}
+
+#define MRW_PICK_DONE 0xffffffffu
+#define MRW_PICK_LEAVE 0xfffffffeu
+
+/* One thread's part: looks at the lanes in turn, from number from on, until one can go on, or none is left. */
+MRW_DEV uint32_t mrw_lanes_pick(const struct mrw_transfers *m, uint32_t seq, uint64_t *active, uint32_t from)
+{
+	const struct mrw_args *a = &m->a;
+	uint64_t since = 0;
+	for (uint32_t idle = 0; *active != 0; idle++) {
+		uint64_t rest = *active >> from << from, before = *active ^ rest;
+		for (uint32_t half = 0; half < 2; half++, rest = before)
+			for (; rest != 0; rest &= rest - 1) {
+				uint32_t l = mrw_lowest_bit(rest);
+				struct mrw_stand h;
+				bool ok = true;
+				if (!mrw_stand_find(m, l, &h))
+					*active &= ~(1ull << l);
+				else if (mrw_lane_ready(m, &h, seq, &ok))
+					return ok ? l : MRW_PICK_LEAVE;
+			}
+		if (*active != 0 && idle % MRW_POLLS_A_LOOK == MRW_POLLS_A_LOOK - 1) {
+			since = mrw_transfers_look(m, *active, seq, since, idle / MRW_POLLS_A_LOOK);
+			if (since == 0)
+				return MRW_PICK_LEAVE;
+		}
+		mrw_pause(idle, a->spin_limit);
+	}
+	return MRW_PICK_DONE;
+}
+
+/* False: the team leaves. */
+MRW_DEV bool mrw_lanes_run(const struct mrw_team *team, const struct mrw_transfers *m, uint32_t channel, uint32_t seq)
+{
+	uint64_t active = team->index == 0 && m->routes > 0 ? mrw_lanes_active(m, channel) : 0;
+	uint32_t pick = 0;
+	for (;;) {
+		struct mrw_stand h;
+		if (team->index == 0)
+			pick = mrw_lanes_pick(m, seq, &active, pick);
+		pick = mrw_team_tell(team, pick);
+		if (pick >= MRW_PICK_LEAVE)
+			return pick == MRW_PICK_DONE;
+		(void)mrw_stand_find(m, pick, &h);
+		if (!mrw_lane_go(team, m, &h, seq, true))
+			return false;
+		pick = (pick + 1) & 63;
+	}
+}
+
+/* What this rank sends itself: no protocol. Pairs in a row; the teams share them out. */
+MRW_DEV void mrw_selves_copy(const struct mrw_team *team, const struct mrw_transfers *m, uint32_t channel)
+{
+	for (uint32_t i = 0; i < m->selves; i++) {
+		const struct mrw_transfer *from = mrw_transfer_at(m, m->first_self + 2 * i), *to = from + 1;
+		for (uint64_t at = (uint64_t)channel * MRW_COPY_SLICE; at < from->bytes && from->buffer != to->buffer;
+		     at += (uint64_t)m->a.call.channels * MRW_COPY_SLICE) {
+			uint64_t left = from->bytes - at;
+			mrw_copy(team, to->buffer + at, from->buffer + at, left < MRW_COPY_SLICE ? (uint32_t)left : MRW_COPY_SLICE);
+		}
+	}
+}
+
+/* Begin and end of a launch that is no operation: the other ranks know nothing of it. It marks its channels busy as operations do, and
+ * leaves their seq alone. */
+MRW_DEV bool mrw_pairwise_begin(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
+{
+	struct mrw_control *mine = mrw_control(a, a->rank);
+	uint64_t word = mrw_load_relaxed(&mine->channel[channel].word), poison = mrw_load_relaxed(&mine->poison);
+	struct mrw_where w = {0, channel, a->rank, MRW_WAIT_LINE, 0, 0};
+	if (team->index == 0)
+		mrw_store_relaxed(&mine->channel[channel].word, word | MRW_CHANNEL_BUSY);
+	if (poison != 0) {
+		if (team->index == 0)
+			mrw_transfers_accuse(mrw_transfers_of(a), 0, 0, poison);
+		mrw_leave(a, w, poison);
+		return false;
+	}
+	if (team->index == 0 && (word & MRW_CHANNEL_BUSY)) {
+		mrw_raise(a, MRW_FAULT_CONCURRENT, w, 0, 0);
+		return false;
+	}
+	mrw_stall(channel);
+	return true;
+}
+
+MRW_DEV void mrw_pairwise_end(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, bool ok)
+{
+	struct mrw_channel_state *state = &mrw_control(a, a->rank)->channel[channel];
+	mrw_stall(channel + 64);
+	if (!mrw_team_any(team, !ok) && team->index == 0)
+		mrw_store_relaxed(&state->word, mrw_load_relaxed(&state->word) & ~MRW_CHANNEL_BUSY);
+}
+
+MRW_DEV void mrw_move_transfers(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
+{
+	const struct mrw_transfers *m = mrw_transfers_of(a);
+	struct mrw_op op = {0, 0};
+	bool pairwise = mrw_is_pairwise(a->call.func);
+	bool ok = pairwise ? mrw_pairwise_begin(team, channel, a) : mrw_op_begin(team, channel, a, &op);
+	ok = !mrw_team_any(team, !ok);
+	if (ok) {
+		mrw_selves_copy(team, m, channel);
+		ok = mrw_lanes_run(team, m, channel, op.seq);
+	}
+	if (ok)
+		mrw_lanes_keep(team, m, channel);
+	if (pairwise)
+		mrw_pairwise_end(team, channel, a, ok);
+	else
+		mrw_op_end(team, channel, a, &op, ok);
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* transfers.cu - the kernel that makes transfers; compiled twice like reducers.cu. */
+#define MRW_TRANSFERS 1
+
+#include "device/kernels.h"
+#include "move_transfers.h"
+
+static __global__ void __launch_bounds__(MRW_BLOCK_THREADS, MRW_BLOCKS_PER_SM)
+mrw_transfers_kernel(const __grid_constant__ struct mrw_transfers transfers)
+{
+	__shared__ uint32_t told;
+	mrw_await_predecessor();
+	struct mrw_team team = {threadIdx.x, blockDim.x, &told};
+	mrw_move_transfers(&team, blockIdx.x, &transfers.a);
+}
+
+#if MRW_FAR
+#define MRW_NAME mrw_cuda_far_transfers
+#else
+#define MRW_NAME mrw_cuda_transfers
+#endif
+extern "C" const void *const MRW_NAME = (const void *)mrw_transfers_kernel;
