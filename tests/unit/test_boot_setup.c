@@ -377,7 +377,7 @@ static void play_env_at(const char *root, uint32_t n)
 {
 	pid_t children[RANKS_MAX];
 
-	prepare(n, n, act_exchange);
+	prepare(n, n, act_again);
 	abandon_id();
 	begin_capture();
 	for (uint32_t i = 0; i < n; i++) {
