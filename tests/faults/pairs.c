@@ -311,6 +311,19 @@ static void left(struct world_rank *self)
 		world_fail(self, "destroy: %s", marrow_last_error(NULL));
 }
 
+/* Across hosts a send ends only when its last credit is here. */
+static void check_credits(struct world_rank *self)
+{
+	const struct marrow_comm *c = self->comms[0];
+	const struct mrw_layout *l = &c->args.layout;
+	for (uint32_t k = 0; k < l->lanes; k++) {
+		const struct mrw_lane *lane = mrw_lane_at(l, c->arena.base, MRW_WAY_OUT, k, self->rank, 1 - self->rank);
+		uint64_t taken = __atomic_load_n(&lane->count, __ATOMIC_RELAXED);
+		if (taken != lane->chunks)
+			world_fail(self, "a send returned with %llu of %llu chunks taken", (unsigned long long)taken, (unsigned long long)lane->chunks);
+	}
+}
+
 /* One transfer, and both ends leave at once: nothing may be on its way to who has left. */
 static void leave(struct world_rank *self)
 {
@@ -325,6 +338,8 @@ static void leave(struct world_rank *self)
 						    : marrow_recv(g.recv, count, MARROW_FLOAT32, 0, c, g.stream);
 	if (status != MARROW_SUCCESS)
 		world_fail(self, "a transfer: %s", marrow_last_error(c));
+	if (self->rank == 0 && hosts_count(self->nranks) > 1)
+		check_credits(self);
 	if (ground_leave(&g, self->comms, 1) != MARROW_SUCCESS)
 		world_fail(self, "destroy: %s", marrow_last_error(NULL));
 }
