@@ -28,15 +28,12 @@ struct variation {
 
 static const struct variation variations[] = {
 	{"small", 10, 11, false, -1},
-	{"small, the receiver is late", 10, 9, false, 1},
 	{"small, the sender is late", 10, 11, false, 0},
 	{"nothing sent", 0, 1, false, 0},
 	{"nothing received", 7, 0, false, 1},
 	{"small sent, large received", 10, 500000, false, 1},
 	{"large sent, small received", 500000, 10, false, 0},
-	{"large", 500000, 500001, false, -1},
 	{"large, the receiver is late", 900000, 400000, false, 1},
-	{"in a group", 30, 31, true, -1},
 	{"large in a group", 300000, 310000, true, 0},
 };
 enum { VARIATIONS = sizeof variations / sizeof variations[0] };
