@@ -7,6 +7,8 @@
 #include "support/hosts.h"
 #include "support/world.h"
 
+#include "comm.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,15 +28,12 @@ struct variation {
 
 static const struct variation variations[] = {
 	{"small", 10, 11, false, -1},
-	{"small, the receiver is late", 10, 9, false, 1},
 	{"small, the sender is late", 10, 11, false, 0},
 	{"nothing sent", 0, 1, false, 0},
 	{"nothing received", 7, 0, false, 1},
 	{"small sent, large received", 10, 500000, false, 1},
 	{"large sent, small received", 500000, 10, false, 0},
-	{"large", 500000, 500001, false, -1},
 	{"large, the receiver is late", 900000, 400000, false, 1},
-	{"in a group", 30, 31, true, -1},
 	{"large in a group", 300000, 310000, true, 0},
 };
 enum { VARIATIONS = sizeof variations / sizeof variations[0] };
@@ -189,6 +188,25 @@ static void leave_group(struct world_rank *self)
 		world_fail(self, "destroy: %s", marrow_last_error(NULL));
 }
 
+/* Host target: something of this rank's communicator is said to run already. */
+static void concurrent(struct world_rank *self)
+{
+	struct ground g;
+	struct marrow_comm *c = self->comms[0];
+	if (!begin(self, &g))
+		return;
+	if (self->rank == 0) {
+		uint64_t *word = &((struct mrw_control *)(void *)c->arena.base)->channel[0].word;
+		*word |= MRW_CHANNEL_BUSY;
+	}
+	enum marrow_status status = self->rank == 0 ? marrow_send(g.send, 100, MARROW_FLOAT32, 1, c, g.stream)
+						    : marrow_recv(g.recv, 100, MARROW_FLOAT32, 0, c, g.stream);
+	if (status != MARROW_INVALID_USAGE && (self->rank == 0 || status != MARROW_REMOTE_ERROR))
+		world_fail(self, "status \"%s\": %s", marrow_status_string(status), marrow_last_error(c));
+	has(self, marrow_last_error(c), "at once on rank 0");
+	finish(self, &g, status);
+}
+
 /* The other end never calls. */
 static void miss(struct world_rank *self)
 {
@@ -290,6 +308,19 @@ static void left(struct world_rank *self)
 		world_fail(self, "destroy: %s", marrow_last_error(NULL));
 }
 
+/* Across hosts a send ends only when its last credit is here. */
+static void check_credits(struct world_rank *self)
+{
+	const struct marrow_comm *c = self->comms[0];
+	const struct mrw_layout *l = &c->args.layout;
+	for (uint32_t k = 0; k < l->lanes; k++) {
+		const struct mrw_lane *lane = mrw_lane_at(l, c->arena.base, MRW_WAY_OUT, k, self->rank, 1 - self->rank);
+		uint64_t taken = __atomic_load_n(&lane->count, __ATOMIC_RELAXED);
+		if (taken != lane->chunks)
+			world_fail(self, "a send returned with %llu of %llu chunks taken", (unsigned long long)taken, (unsigned long long)lane->chunks);
+	}
+}
+
 /* One transfer, and both ends leave at once: nothing may be on its way to who has left. */
 static void leave(struct world_rank *self)
 {
@@ -304,6 +335,8 @@ static void leave(struct world_rank *self)
 						    : marrow_recv(g.recv, count, MARROW_FLOAT32, 0, c, g.stream);
 	if (status != MARROW_SUCCESS)
 		world_fail(self, "a transfer: %s", marrow_last_error(c));
+	if (self->rank == 0 && hosts_count(self->nranks) > 1)
+		check_credits(self);
 	if (ground_leave(&g, self->comms, 1) != MARROW_SUCCESS)
 		world_fail(self, "destroy: %s", marrow_last_error(NULL));
 }
@@ -381,6 +414,8 @@ int main(int argc, char **argv)
 	failed += run("the sender aborts", target, 2, 0, NULL, abort_sender);
 	failed += run("the receiver aborts", target, 3, 0, NULL, abort_receiver);
 	failed += run("a send meets a gather", target, 2, 0, NULL, cross);
+	if (target == MARROW_TARGET_HOST)
+		failed += run("two at once", target, 2, 0, NULL, concurrent);
 	if (target == MARROW_TARGET_HOST)
 		failed += run("an end leaves a group waiting", target, 3, 5 * DEADLINE_MS, NULL, leave_group);
 	failed += run("the other end has left", target, 3, 0, NULL, left);
