@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS = 2, LIMIT_S = 200, WAIT_MS = 30000, ROUNDS = 10, REPLAYS = 100, MAX_CALLS = 48 };
+enum { RANKS = 2, LIMIT_S = 200, WAIT_MS = 30000, ROUNDS = 10, REPLAYS = 100, MAX_CALLS = 64 };
 enum { MAIN_COMM, RACE_COMM, COMMS };
 
 static uint64_t seed;
