@@ -130,6 +130,11 @@ static enum marrow_status target_from_text(const char *text, enum marrow_target 
 	return MARROW_SUCCESS;
 }
 
+enum marrow_status mrw_target_from_env(enum marrow_target *target)
+{
+	return target_from_text(mrw_env_string(MRW_ENV_TARGET), target);
+}
+
 enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct marrow_config *user)
 {
 	struct marrow_config config = MARROW_CONFIG_INIT;
@@ -137,7 +142,7 @@ enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct mar
 	const char *ifname = mrw_env_string(MRW_ENV_SOCKET_IFNAME), *nics = mrw_env_string(MRW_ENV_NICS);
 	int64_t ctas, timeout;
 	MRW_TRY(copy_config(&config, user));
-	MRW_TRY(target_from_text(mrw_env_string(MRW_ENV_TARGET), &comm->init.target));
+	MRW_TRY(mrw_target_from_env(&comm->init.target));
 	if (config.target != MARROW_TARGET_AUTO)
 		comm->init.target = config.target;
 	if ((uint32_t)config.target > MARROW_TARGET_CUDA)
@@ -315,7 +320,7 @@ static bool drain_poll(void *p)
 	return (now.tv_sec - d->since.tv_sec) * 1000 + (now.tv_nsec - d->since.tv_nsec) / 1000000 < MRW_DRAIN_MS;
 }
 
-static enum marrow_status drain(struct marrow_comm *comm)
+enum marrow_status mrw_comm_drain(struct marrow_comm *comm)
 {
 	struct drain d = {comm, {0, 0}};
 	return comm->device.runtime->finish(&comm->device, drain_poll, &d);
@@ -339,7 +344,7 @@ static enum marrow_status send_rest(struct marrow_comm *comm)
 
 static enum marrow_status finalize(struct marrow_comm *comm)
 {
-	enum marrow_status status = drain(comm);
+	enum marrow_status status = mrw_comm_drain(comm);
 	if (status != MARROW_SUCCESS)
 		return status;
 	if (comm->network)
@@ -435,18 +440,22 @@ enum marrow_status marrow_comm_async_error(struct marrow_comm *comm, enum marrow
 	return MARROW_SUCCESS;
 }
 
+/* What was planned goes into the group, or to the device. */
+static enum marrow_status issue_planned(struct marrow_comm *comm, enum marrow_status planned, struct mrw_task *task)
+{
+	if (planned == MARROW_SUCCESS)
+		planned = mrw_group_active() ? mrw_group_add(task) : mrw_issue(task);
+	return mrw_comm_leave(comm, planned);
+}
+
 /* The one way of every collective. */
 static enum marrow_status collective(const char *name, enum mrw_func func, const void *send, void *recv, size_t count,
 				     enum marrow_type type, enum marrow_op op, uint32_t root, struct marrow_comm *comm, void *stream)
 {
 	struct mrw_task task;
 	enum marrow_status status = mrw_comm_enter(comm, name);
-	if (status == MARROW_SUCCESS) {
-		status = mrw_plan_call(comm, func, send, recv, count, type, op, root, stream, &task);
-		if (status == MARROW_SUCCESS)
-			status = mrw_group_active() ? mrw_group_add(&task) : mrw_issue(&task);
-		mrw_comm_leave(comm, status);
-	}
+	if (status == MARROW_SUCCESS)
+		status = issue_planned(comm, mrw_plan_call(comm, func, send, recv, count, type, op, root, stream, &task), &task);
 	if (status != MARROW_SUCCESS)
 		mrw_group_failed(status);
 	return status;
@@ -474,6 +483,24 @@ enum marrow_status marrow_reduce_scatter(const void *send, void *recv, size_t co
 					 struct marrow_comm *comm, void *stream)
 {
 	return collective("marrow_reduce_scatter", MRW_FUNC_REDUCE_SCATTER, send, recv, count, type, op, 0, comm, stream);
+}
+
+enum marrow_status marrow_reduce(const void *send, void *recv, size_t count, enum marrow_type type, enum marrow_op op, uint32_t root,
+				 struct marrow_comm *comm, void *stream)
+{
+	return collective("marrow_reduce", MRW_FUNC_REDUCE, send, recv, count, type, op, root, comm, stream);
+}
+
+enum marrow_status marrow_reduce_scatter_v(const void *send, void *recv, const size_t *counts, enum marrow_type type, enum marrow_op op,
+					   struct marrow_comm *comm, void *stream)
+{
+	struct mrw_task task;
+	enum marrow_status status = mrw_comm_enter(comm, "marrow_reduce_scatter_v");
+	if (status == MARROW_SUCCESS)
+		status = issue_planned(comm, mrw_plan_call_v(comm, send, recv, counts, type, op, stream, &task), &task);
+	if (status != MARROW_SUCCESS)
+		mrw_group_failed(status);
+	return status;
 }
 
 enum marrow_status marrow_barrier(struct marrow_comm *comm, void *stream)

@@ -57,6 +57,12 @@ struct mrw_boot {
 	struct mrw_boot_event trouble;
 	struct mrw_pollset set;
 
+	int again_fd;           /* listening, served by nobody until ranks meet again; -1: none */
+	struct mrw_addr again_bound;
+	uint32_t without;       /* options */
+	uint32_t root_rank;
+	struct mrw_addr root_addr; /* where this rank met the root, if it was not the root itself */
+
 	int swap_fd;
 	uint32_t *swaps;        /* done so far, a rank */
 	struct mrw_boot_stash *stash;

@@ -24,7 +24,8 @@ struct mrw_boot_member {
 	uint32_t pid_le;
 	struct mrw_addr addrs[MRW_BOOT_OWN_ADDRS]; /* where it listens, to be tried in order; family 0: none */
 	char host[MRW_BOOT_HOST_BYTES];
-	uint8_t reserved[4];
+	uint8_t again_port_be[2]; /* where it listens as long as it lives, for ranks that meet again: mrw_boot_make_again_id() */
+	uint8_t reserved[2];
 };
 _Static_assert(sizeof(struct mrw_boot_member) == 120, "struct mrw_boot_member is a wire format");
 
@@ -37,7 +38,7 @@ struct mrw_hello {
 	uint32_t to_le;         /* link: the rank that is meant */
 	uint32_t patience_ms_le;/* join: how long the rank still waits */
 	uint32_t pid_le;
-	uint32_t reserved_le;
+	uint32_t without_le;    /* join: bit r: ranks of an earlier communicator that are left out; the same on all */
 	struct mrw_boot_member member;
 };
 _Static_assert(sizeof(struct mrw_hello) == 168, "struct mrw_hello is a wire format");

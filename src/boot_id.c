@@ -78,7 +78,7 @@ static void checksum(const struct mrw_boot_id *id, uint32_t sum_le[2])
 	sum_le[1] = htole32((uint32_t)(hash >> 32));
 }
 
-static void encode(struct marrow_unique_id *bytes, struct mrw_boot_id *id, uint32_t flags, uint32_t naddrs)
+void mrw_boot_id_encode(struct marrow_unique_id *bytes, struct mrw_boot_id *id, uint32_t flags, uint32_t naddrs)
 {
 	memcpy(id->magic, id_magic, sizeof id_magic);
 	id->version_le = htole32(wire_version);
@@ -137,8 +137,7 @@ static void forget_inherited(void)
 	}
 }
 
-/* Takes fd over, also on failure. */
-static enum marrow_status keep_waiting(const uint8_t key[MRW_BOOT_KEY_BYTES], int fd, const struct mrw_addr *bound)
+enum marrow_status mrw_boot_id_offer(const uint8_t key[MRW_BOOT_KEY_BYTES], int fd, const struct mrw_addr *bound)
 {
 	struct waiting *entry = calloc(1, sizeof *entry);
 	struct stat now;
@@ -160,6 +159,16 @@ static enum marrow_status keep_waiting(const uint8_t key[MRW_BOOT_KEY_BYTES], in
 	waiting_list = entry;
 	pthread_mutex_unlock(&waiting_lock);
 	return MARROW_SUCCESS;
+}
+
+void mrw_boot_id_derive(uint8_t key[MRW_BOOT_KEY_BYTES], const uint8_t from[MRW_BOOT_KEY_BYTES])
+{
+	uint64_t state = fnv(fnv(fnv_start, "again", 5), from, MRW_BOOT_KEY_BYTES), word_le;
+
+	for (size_t i = 0; i < MRW_BOOT_KEY_BYTES; i += sizeof word_le) {
+		word_le = htole64(splitmix(&state));
+		memcpy(key + i, &word_le, sizeof word_le);
+	}
 }
 
 bool mrw_boot_id_claim(const uint8_t key[MRW_BOOT_KEY_BYTES], int *fd, struct mrw_addr *bound)
@@ -268,9 +277,9 @@ enum marrow_status mrw_boot_make_id(struct marrow_unique_id *bytes, const char *
 	MRW_TRY(mrw_boot_id_choose(&chosen, ifname));
 	MRW_TRY(mrw_boot_id_random(id.key, sizeof id.key));
 	MRW_TRY(mrw_sock_listen(&fd, &chosen, 0, &bound));
-	MRW_TRY(keep_waiting(id.key, fd, &bound));
+	MRW_TRY(mrw_boot_id_offer(id.key, fd, &bound));
 	id.addrs[0] = bound;
-	encode(bytes, &id, 0, 1);
+	mrw_boot_id_encode(bytes, &id, 0, 1);
 	return MARROW_SUCCESS;
 }
 
@@ -346,8 +355,8 @@ enum marrow_status mrw_boot_make_env_id(struct marrow_unique_id *bytes, const ch
 	MRW_TRY(resolve(host, port, &id, &naddrs));
 	if (listen) {
 		MRW_TRY(mrw_sock_listen(&fd, NULL, port, &bound));
-		MRW_TRY(keep_waiting(id.key, fd, &bound));
+		MRW_TRY(mrw_boot_id_offer(id.key, fd, &bound));
 	}
-	encode(bytes, &id, MRW_BOOT_ID_ENV, naddrs);
+	mrw_boot_id_encode(bytes, &id, MRW_BOOT_ID_ENV, naddrs);
 	return MARROW_SUCCESS;
 }

@@ -5,7 +5,7 @@
 #include "boot_socket.h"
 
 enum {
-	MRW_BOOT_WIRE_VERSION = 1,
+	MRW_BOOT_WIRE_VERSION = 2,
 	MRW_BOOT_KEY_BYTES = 16,
 	MRW_BOOT_ID_ADDRS = 3
 };
@@ -28,6 +28,12 @@ enum { MRW_BOOT_ID_ENV = 1 };
 
 /* MARROW_INVALID_ARGUMENT unless it is one of ours and whole. The version is left to the root, which tells everybody. */
 enum marrow_status mrw_boot_id_decode(struct mrw_boot_id *id, const struct marrow_unique_id *bytes);
+/* Writes an id of naddrs addresses. */
+void mrw_boot_id_encode(struct marrow_unique_id *bytes, struct mrw_boot_id *id, uint32_t flags, uint32_t naddrs);
+/* The key under which the ranks of a communicator meet again, from the key under which they met. */
+void mrw_boot_id_derive(uint8_t key[MRW_BOOT_KEY_BYTES], const uint8_t from[MRW_BOOT_KEY_BYTES]);
+/* Puts a listening socket behind the key. Takes fd over, also on failure. */
+enum marrow_status mrw_boot_id_offer(const uint8_t key[MRW_BOOT_KEY_BYTES], int fd, const struct mrw_addr *bound);
 /* Takes the listening socket behind the key if it waits in this process. True: the caller is the root and closes *fd. */
 bool mrw_boot_id_claim(const uint8_t key[MRW_BOOT_KEY_BYTES], int *fd, struct mrw_addr *bound);
 /* The address to listen on: of the interface ifname names, else of the first non-loopback one that is up, else loopback.

@@ -115,6 +115,7 @@ static enum marrow_status open_door(struct mrw_setup *setup)
 	for (int i = 0; i < MRW_BOOT_OWN_ADDRS; i++)
 		if (self->addrs[i].family)
 			mrw_addr_set_port(&self->addrs[i], mrw_addr_port(&bound));
+	memcpy(self->again_port_be, bound.port_be, sizeof self->again_port_be);
 	return mrw_door_open(&setup->door, fd, &bound, setup->boot->key);
 }
 

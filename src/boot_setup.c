@@ -38,6 +38,7 @@ void mrw_setup_hello(const struct mrw_setup *setup, enum mrw_hello_kind kind, ui
 	hello->to_le = htole32(to);
 	hello->patience_ms_le = htole32((uint32_t)patience_ms);
 	hello->pid_le = setup->self.pid_le;
+	hello->without_le = htole32(setup->boot->without);
 	hello->member = setup->self;
 }
 
@@ -310,6 +311,18 @@ enum marrow_status mrw_setup_fail_links(struct mrw_setup *setup)
 		mrw_boot_name(boot, boot->rank), (unsigned long long)boot->timeout_ms, who);
 }
 
+/* The root's own socket closes, for its address is the user's to use again: it opens another one beside it. */
+static enum marrow_status listen_again(struct mrw_setup *setup)
+{
+	static const uint8_t any[16];
+	struct mrw_boot *boot = setup->boot;
+	bool everywhere = memcmp(setup->door.bound.bytes, any, sizeof any) == 0;
+
+	MRW_TRY(mrw_sock_listen(&boot->again_fd, everywhere ? NULL : &setup->door.bound, 0, &boot->again_bound));
+	memcpy(setup->self.again_port_be, boot->again_bound.port_be, sizeof setup->self.again_port_be);
+	return MARROW_SUCCESS;
+}
+
 enum marrow_status mrw_boot_meet(struct mrw_boot *boot, const struct mrw_boot_id *id, const char *ifname)
 {
 	struct mrw_setup setup = {.boot = boot, .id = id, .ifname = ifname ? ifname : "", .door.fd = -1};
@@ -325,6 +338,7 @@ enum marrow_status mrw_boot_meet(struct mrw_boot *boot, const struct mrw_boot_id
 		status = mrw_door_open(&setup.door, fd, &bound, id->key);
 		if (status != MARROW_SUCCESS)
 			goto fail;
+		MRW_TRY_GOTO(listen_again(&setup));
 	}
 	setup.self.pid_le = htole32((uint32_t)boot->pid);
 	gethostname(setup.self.host, sizeof setup.self.host - 1);
@@ -340,6 +354,13 @@ enum marrow_status mrw_boot_meet(struct mrw_boot *boot, const struct mrw_boot_id
 	for (uint32_t i = 0; i < setup.ncontrols; i++)
 		setup.controls[i].conn.fd = -1;
 	status = setup.is_root ? mrw_root_run(&setup) : mrw_join_run(&setup);
+	boot->root_rank = setup.root_rank;
+	boot->root_addr = setup.root_addr;
+	if (!setup.is_root && status == MARROW_SUCCESS) { /* its door stays open */
+		boot->again_fd = setup.door.fd;
+		boot->again_bound = setup.door.bound;
+		setup.door.fd = -1;
+	}
 fail:
 	for (uint32_t i = 0; i < setup.ncalls; i++)
 		mrw_conn_close(&setup.calls[i].conn);

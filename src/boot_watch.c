@@ -165,6 +165,18 @@ void mrw_boot_tell(struct mrw_boot *boot, enum mrw_boot_notice notice, const cha
 	pthread_mutex_unlock(&boot->lock);
 }
 
+bool mrw_boot_is_gone(struct mrw_boot *boot, uint32_t rank)
+{
+	bool gone;
+
+	pthread_mutex_lock(&boot->lock);
+	if (!boot->exchanging && boot->nlinks)
+		mrw_boot_pump(boot, -1, 0);
+	gone = has_heard(boot, MRW_NOTICE_BYE, rank) || has_heard(boot, MRW_NOTICE_DEAD, rank);
+	pthread_mutex_unlock(&boot->lock);
+	return gone;
+}
+
 bool mrw_boot_watch(struct mrw_boot *boot, struct mrw_boot_event *event)
 {
 	struct mrw_boot_news *news;

@@ -2,6 +2,7 @@
 #include "bootstrap.h"
 
 #include <endian.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +101,8 @@ enum marrow_status mrw_boot_open(struct mrw_boot **boot_out, const struct marrow
 	boot->nranks = nranks;
 	boot->timeout_ms = options && options->timeout_ms ? options->timeout_ms : OPEN_TIMEOUT_MS;
 	boot->pid = getpid();
-	boot->swap_fd = -1;
+	boot->swap_fd = boot->again_fd = -1;
+	boot->without = options ? options->without : 0;
 	memcpy(boot->key, id.key, sizeof boot->key);
 	boot->members = calloc(nranks, sizeof *boot->members);
 	boot->names = calloc(nranks, sizeof *boot->names);
@@ -151,6 +153,8 @@ void mrw_boot_close(struct mrw_boot *boot)
 		free(boot->news);
 	}
 	mrw_boot_swap_close(boot);
+	if (boot->again_fd >= 0)
+		close(boot->again_fd);
 	pthread_mutex_destroy(&boot->lock);
 	free(boot->links);
 	free(boot->set.fds);
@@ -310,4 +314,33 @@ enum marrow_status mrw_boot_allgather(struct mrw_boot *boot, const void *mine, v
 enum marrow_status mrw_boot_barrier(struct mrw_boot *boot)
 {
 	return mrw_boot_allgather(boot, NULL, NULL, 0);
+}
+
+enum marrow_status mrw_boot_make_again_id(struct mrw_boot *boot, uint32_t without, struct marrow_unique_id *bytes)
+{
+	struct mrw_boot_id id = {.naddrs_le = 0};
+	const struct mrw_boot_member *first;
+	uint32_t rank = 0, naddrs = 0;
+	int fd;
+
+	while (without >> rank & 1)
+		rank++;
+	first = &boot->members[rank];
+	mrw_boot_id_derive(id.key, boot->key);
+	if (rank == boot->root_rank && rank != boot->rank)
+		id.addrs[naddrs++] = boot->root_addr;
+	for (int i = 0; i < MRW_BOOT_OWN_ADDRS; i++)
+		if (first->addrs[i].family)
+			id.addrs[naddrs++] = first->addrs[i];
+	for (uint32_t i = 0; i < naddrs; i++)
+		memcpy(id.addrs[i].port_be, first->again_port_be, sizeof id.addrs[i].port_be);
+	if (rank == boot->rank) {
+		/* A copy: should they not meet, they may try again. */
+		fd = fcntl(boot->again_fd, F_DUPFD_CLOEXEC, 0);
+		if (fd < 0)
+			return mrw_sock_fail("listening for the ranks that are left");
+		MRW_TRY(mrw_boot_id_offer(id.key, fd, &boot->again_bound));
+	}
+	mrw_boot_id_encode(bytes, &id, 0, naddrs);
+	return MARROW_SUCCESS;
 }

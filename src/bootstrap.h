@@ -20,6 +20,7 @@ struct mrw_boot;
 struct mrw_boot_options {
 	uint64_t timeout_ms;   /* for open and for each exchange */
 	const char *ifname;    /* "" any; prefix; "=exact" */
+	uint32_t without;      /* of mrw_boot_make_again_id(), else 0: ranks that differ in it are told so */
 };
 
 /* Chooses an interface (ifname; default: first non-loopback up one with an address, else loopback), listens on it, fills id.
@@ -32,6 +33,13 @@ enum marrow_status mrw_boot_make_env_id(struct marrow_unique_id *id, const char 
 
 /* Closes the socket that waits behind an id, if it was made here: nobody will join. */
 void mrw_boot_drop_id(const struct marrow_unique_id *id);
+
+/* An id under which the ranks of boot but those in without (bit r: rank r, not this one) meet again, whatever became of the others and of the
+ * links: each makes the same one by itself, and the first of them has listened since boot was opened. Open it with the same `without`; drop it if it
+ * is not opened. */
+enum marrow_status mrw_boot_make_again_id(struct mrw_boot *boot, uint32_t without, struct marrow_unique_id *id);
+/* Is rank known to have left or died? Looks at the sockets. */
+bool mrw_boot_is_gone(struct mrw_boot *boot, uint32_t rank);
 
 /* Joins. The error names the rank(s) and address(es) missing at the timeout, a duplicate rank, different n, version or
  * a foreign or truncated id. On failure *boot is NULL, and all ranks that have come so far fail with the root's text; the shortest

@@ -118,14 +118,14 @@ static void default_host_id(char *text, size_t bytes)
 	snprintf(text, bytes, "%s/%llu", boot, instance);
 }
 
-static enum marrow_status choose_runtime(const struct mrw_init *init, const struct mrw_runtime **runtime)
+enum marrow_status mrw_choose_runtime(enum marrow_target target, const struct mrw_runtime **runtime)
 {
 	*runtime = &mrw_host_runtime;
 #if MRW_HAVE_CUDA
-	if (init->target != MARROW_TARGET_HOST && mrw_cuda_runtime.present())
+	if (target != MARROW_TARGET_HOST && mrw_cuda_runtime.present())
 		*runtime = &mrw_cuda_runtime;
 #endif
-	if (init->target == MARROW_TARGET_CUDA && (*runtime)->target != MARROW_TARGET_CUDA)
+	if (target == MARROW_TARGET_CUDA && (*runtime)->target != MARROW_TARGET_CUDA)
 		return mrw_fail(MARROW_UNSUPPORTED, "the cuda target was asked for, but this %s; use the host target or fix the driver",
 				MRW_HAVE_CUDA ? "machine shows no CUDA device" : "build has no CUDA");
 	return MARROW_SUCCESS;
@@ -412,7 +412,8 @@ static void host_watch(void *p, uint32_t peer)
 static enum marrow_status join(struct marrow_comm *comm)
 {
 	struct mrw_device *d = &comm->device;
-	struct mrw_boot_options options = {comm->timeout_ms ? comm->timeout_ms : MRW_DEFAULT_INIT_MS, comm->init.ifname};
+	struct mrw_boot_options options = {comm->timeout_ms ? comm->timeout_ms : MRW_DEFAULT_INIT_MS, comm->init.ifname,
+					   comm->init.without};
 	struct introduction mine, *all = NULL;
 	struct mrw_page *page = NULL;
 	enum marrow_status status;
@@ -465,7 +466,7 @@ enum marrow_status mrw_comm_open(struct marrow_comm *comm)
 	const struct mrw_runtime *runtime;
 	if (comm->device_open)
 		return MARROW_SUCCESS;
-	MRW_TRY(choose_runtime(&comm->init, &runtime));
+	MRW_TRY(mrw_choose_runtime(comm->init.target, &runtime));
 	comm->device_open = true;
 	return runtime->open(&comm->device, comm->init.device, comm->init.local_rank);
 }

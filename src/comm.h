@@ -43,6 +43,7 @@ struct mrw_init {
 	struct marrow_comm *parent;  /* split: NULL else; it may be gone by the end of a group: see parent_generation */
 	uint64_t parent_generation;
 	int32_t color, key;
+	uint32_t without;            /* shrink: bit r: rank r of the parent is left out */
 };
 
 /* Handles are never returned to the allocator but reused: a stale one is recognised by its life. */
@@ -100,6 +101,8 @@ struct mrw_task {
 /* comm.c */
 struct marrow_comm *mrw_comm_take(void);
 void mrw_comm_give_back(struct marrow_comm *comm);
+/* AUTO: cuda where build and machine have it. */
+enum marrow_status mrw_choose_runtime(enum marrow_target target, const struct mrw_runtime **runtime);
 /* Chooses and opens the device, the first step of mrw_comm_build(); what it leaves is dismantled. */
 enum marrow_status mrw_comm_open(struct marrow_comm *comm);
 /* Does what comm->init says: the blocking part of marrow_comm_init(). On failure everything is undone but the handle. */
@@ -111,6 +114,8 @@ enum marrow_status mrw_comm_leave(struct marrow_comm *comm, enum marrow_status s
 /* What both init functions end in; local_rank >= 0 chooses the CUDA device. Arguments have been checked, id but for one rank. */
 enum marrow_status mrw_comm_create(struct marrow_comm **out, uint32_t nranks, const struct marrow_unique_id *id, uint32_t rank,
 				   int32_t local_rank, const struct marrow_config *config);
+/* What MARROW_TARGET says, or AUTO. */
+enum marrow_status mrw_target_from_env(enum marrow_target *target);
 /* Config over environment over default. */
 enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct marrow_config *config);
 /* Reads the fault record and the sockets; fills async_status and error. */
@@ -119,6 +124,9 @@ enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets);
 void mrw_comm_look_waiting(struct marrow_comm *comm, uint32_t peer);
 /* The communicator has failed, in these words, unless it had before. */
 void mrw_comm_fail(struct marrow_comm *comm, enum marrow_status status, const char *text);
+
+/* api.c: waits until this rank's operations are done; once the communicator has failed 5 s at most: MARROW_TIMEOUT, no text. */
+enum marrow_status mrw_comm_drain(struct marrow_comm *comm);
 
 /* split.c */
 /* A handle for a communicator made from parent, on its device. config NULL: as parent. The handle comes back even where config is wrong:
@@ -131,6 +139,9 @@ enum marrow_status mrw_split_build(struct marrow_comm *child);
 /* launch.c */
 enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,
 				 enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task);
+/* reduce_scatter_v: counts of all ranks. */
+enum marrow_status mrw_plan_call_v(struct marrow_comm *comm, const void *send, void *recv, const size_t *counts, enum marrow_type type,
+				   enum marrow_op op, void *stream, struct mrw_task *task);
 enum marrow_status mrw_issue(struct mrw_task *task);
 /* NULL, or why buffer (role: "send", "recv") of bytes cannot be used; func for the text. */
 enum marrow_status mrw_check_buffer(struct marrow_comm *comm, uint32_t func, const char *role, const void *buffer, uint64_t bytes);

@@ -12,6 +12,8 @@ static const char *const func_names[MRW_FUNC_END] = {
 	[MRW_FUNC_ALL_GATHER] = "all_gather",
 	[MRW_FUNC_REDUCE_SCATTER] = "reduce_scatter",
 	[MRW_FUNC_BARRIER] = "barrier",
+	[MRW_FUNC_REDUCE] = "reduce",
+	[MRW_FUNC_REDUCE_SCATTER_V] = "reduce_scatter_v",
 	[MRW_FUNC_SEND] = "send",
 	[MRW_FUNC_RECV] = "recv",
 	[MRW_FUNC_TRANSFERS] = "sends and recvs",
@@ -96,6 +98,12 @@ void mrw_call_text(const struct mrw_call *call, char *text, size_t bytes)
 	else if (call->func == MRW_FUNC_BROADCAST)
 		n = snprintf(text + at, bytes - at, "count %llu, %s, root %u) [%s, %u channels]", (unsigned long long)call->count,
 			     mrw_type_name(call->type), call->root, algo, call->channels);
+	else if (call->func == MRW_FUNC_REDUCE)
+		n = snprintf(text + at, bytes - at, "count %llu, %s, %s, root %u) [%s, %u channels]", (unsigned long long)call->count,
+			     mrw_type_name(call->type), op_name(call->op), call->root, algo, call->channels);
+	else if (call->func == MRW_FUNC_REDUCE_SCATTER_V)
+		n = snprintf(text + at, bytes - at, "counts of sum %llu and digest %08x, %s, %s) [%s, %u channels]", (unsigned long long)call->count,
+			     (uint32_t)(call->blocks ^ call->blocks >> 32), mrw_type_name(call->type), op_name(call->op), algo, call->channels);
 	else if (call->func == MRW_FUNC_ALL_GATHER)
 		n = snprintf(text + at, bytes - at, "count %llu, %s) [%s, %u channels]", (unsigned long long)call->count,
 			     mrw_type_name(call->type), algo, call->channels);
@@ -151,7 +159,7 @@ enum marrow_status mrw_check_buffer(struct marrow_comm *comm, uint32_t func, con
 
 static enum marrow_status check_op(struct marrow_comm *comm, enum mrw_func func, enum marrow_type type, enum marrow_op op)
 {
-	if (func != MRW_FUNC_ALL_REDUCE && func != MRW_FUNC_REDUCE_SCATTER)
+	if (!mrw_reduces(func))
 		return MARROW_SUCCESS;
 	if (op >= MARROW_SUM && op <= MARROW_AVG)
 		return MARROW_SUCCESS;
@@ -185,62 +193,106 @@ static void describe_op(const struct marrow_comm *comm, enum marrow_op op, struc
 /* Stands for a NULL buffer, of which no byte is touched: kernels add offsets to it. */
 static _Alignas(16) uint8_t nowhere[16];
 
-enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,
-				 enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task)
+/* Where the blocks end, in bytes; *most: the largest one. False on overflow. */
+static bool place_blocks(const size_t *counts, uint32_t nranks, uint32_t elem, uint64_t *ends, uint64_t *most)
 {
-	uint64_t block, send_bytes, recv_bytes;
+	uint64_t end = 0;
+	*most = 0;
+	for (uint32_t r = 0; r < nranks; r++) {
+		if (counts[r] > (INT64_MAX - end) / elem)
+			return false;
+		uint64_t bytes = (uint64_t)counts[r] * elem;
+		*most = bytes > *most ? bytes : *most;
+		ends[r] = end += bytes;
+	}
+	return true;
+}
+
+/* 64 bits over the ends of the blocks; never 0. */
+static uint64_t blocks_digest(const uint64_t *ends, uint32_t nranks)
+{
+	uint64_t h = 0xcbf29ce484222325u;
+	for (uint32_t r = 0; r < nranks; r++) {
+		h = (h ^ ends[r]) * 0xd6e8feb86659fd93u;
+		h ^= h >> 32;
+	}
+	return h ? h : 1;
+}
+
+/* counts: reduce_scatter_v only. */
+static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count, const size_t *counts,
+			       enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task)
+{
+	uint64_t block, send_bytes, recv_bytes, ends[MRW_MAX_RANKS] = {0};
 	uint32_t elem = mrw_type_bytes((uint32_t)type);
+	bool straight = func == MRW_FUNC_REDUCE && comm->nranks == 2;
 	if (elem == 0)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: %d is no element type: use enum marrow_type", mrw_func_name(func), (int)type);
-	if (!sizes(func, count, elem, comm->nranks, &block, &send_bytes, &recv_bytes))
+	if (counts) {
+		if (!place_blocks(counts, comm->nranks, elem, ends, &block))
+			return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: the counts of %s overflow (a negative count?)", mrw_func_name(func),
+					mrw_type_name(type));
+		send_bytes = ends[comm->nranks - 1];
+		recv_bytes = (uint64_t)counts[comm->rank] * elem;
+		count = send_bytes / elem;
+	} else if (!sizes(func, count, elem, comm->nranks, &block, &send_bytes, &recv_bytes))
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: count %zu of %s over %u ranks overflows (a negative count?)", mrw_func_name(func),
 				count, mrw_type_name(type), comm->nranks);
-	if (func == MRW_FUNC_BROADCAST && root >= comm->nranks)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "broadcast: root %u, but the communicator has ranks 0 to %u", root, comm->nranks - 1);
+	if (mrw_has_root(func) && root >= comm->nranks)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: root %u, but the communicator has ranks 0 to %u", mrw_func_name(func), root,
+				comm->nranks - 1);
 	MRW_TRY(check_op(comm, func, type, op));
 	if (func != MRW_FUNC_BROADCAST || root == comm->rank)
 		MRW_TRY(mrw_check_buffer(comm, func, "send", send, send_bytes));
-	MRW_TRY(mrw_check_buffer(comm, func, "recv", recv, recv_bytes));
+	if (func != MRW_FUNC_REDUCE || root == comm->rank)
+		MRW_TRY(mrw_check_buffer(comm, func, "recv", recv, recv_bytes));
 
 	struct mrw_select_input in = {func, comm->device.runtime->target, block, comm->nranks, comm->args.layout, comm->channel_cap,
 				      comm->forced_algo, comm->forced_channels};
-	struct mrw_plan plan = mrw_select(&in);
+	struct mrw_plan chosen = mrw_select(&in);
 	if (mrw_log_topic_enabled(MRW_TOPIC_SELECT))
 		mrw_log_note(MRW_TOPIC_SELECT, "select: %s %llu bytes: %s, %u channels, chunk %u, lag %u (%s)", mrw_func_name(func),
-			(unsigned long long)block, mrw_algo_name(plan.algo), plan.channels, plan.chunk_bytes, plan.lag, plan.reason);
+			(unsigned long long)block, mrw_algo_name(chosen.algo), chosen.channels, chosen.chunk_bytes, chosen.lag, chosen.reason);
 	memset(task, 0, offsetof(struct mrw_task, args));
 	task->list = NULL;
 	task->listed = 0;
 	task->comm = comm;
 	task->generation = comm->generation;
 	task->stream = stream;
-	task->kernel = plan.kernel;
+	task->kernel = chosen.kernel;
 	task->type = type;
-	task->threads = plan.threads;
+	task->threads = chosen.threads;
 	task->args = comm->args;
 	struct mrw_args *a = &task->args;
 	a->in = send ? send : nowhere;
 	a->out = recv ? recv : nowhere;
 	a->bytes = block;
-	a->share_bytes = mrw_has_shares(func) ? mrw_share_bytes(block, comm->nranks) : 0;
-	bool whole = plan.algo == MRW_ALGO_ONESHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
-	a->units = (uint32_t)mrw_units_per_channel(whole ? block : a->share_bytes, plan.channels);
-	bool reduces = func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER;
+	a->share_bytes = mrw_has_shares(func) && !straight ? mrw_share_bytes(block, comm->nranks) : 0;
+	a->uneven = straight || counts != NULL;
+	if (straight) { /* the root owns everything */
+		ends[0] = root == 0 ? block : 0;
+		ends[1] = block;
+	}
+	memcpy(a->ends, ends, sizeof a->ends);
+	bool whole = chosen.algo == MRW_ALGO_ONESHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
+	a->units = (uint32_t)mrw_units_per_channel(whole ? block : a->share_bytes, chosen.channels);
+	bool reduces = mrw_reduces(func);
 	if (reduces)
 		describe_op(comm, op, a);
 	struct mrw_call *c = &a->call;
 	c->func = (uint8_t)func;
 	c->type = (uint8_t)type;
 	c->op = (uint8_t)(a->scaled ? MARROW_OP_DYNAMIC : reduces ? op : 0);
-	c->algo = (uint8_t)plan.algo;
+	c->algo = (uint8_t)chosen.algo;
 	c->root = root;
-	c->channels = plan.channels;
+	c->channels = chosen.channels;
 	c->count = count;
-	c->chunk_bytes = plan.chunk_bytes;
-	c->lag = plan.lag;
+	c->chunk_bytes = chosen.chunk_bytes;
+	c->lag = chosen.lag;
+	c->blocks = counts ? blocks_digest(ends, comm->nranks) : 0;
 	c->hash = mrw_call_hash(c);
 	/* A reduction of floats makes NaNs canonical even if it has nothing to add. */
-	task->copy = plan.algo == MRW_ALGO_LOCAL && !a->scaled && !(reduces && is_float((uint32_t)type));
+	task->copy = chosen.algo == MRW_ALGO_LOCAL && !a->scaled && !(reduces && is_float((uint32_t)type));
 	return MARROW_SUCCESS;
 }
 
@@ -252,6 +304,20 @@ enum marrow_status mrw_check_peers(struct marrow_comm *comm, uint32_t func, uint
 			return mrw_fail(MARROW_REMOTE_ERROR, "%s: %s has left the communicator (finalized or destroyed it); no further operation can "
 					"complete", mrw_func_name(func), mrw_boot_name(comm->boot, r));
 	return MARROW_SUCCESS;
+}
+
+enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,
+				 enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task)
+{
+	return plan(comm, func, send, recv, count, NULL, type, op, root, stream, task);
+}
+
+enum marrow_status mrw_plan_call_v(struct marrow_comm *comm, const void *send, void *recv, const size_t *counts, enum marrow_type type,
+				   enum marrow_op op, void *stream, struct mrw_task *task)
+{
+	if (!counts)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "reduce_scatter_v: rank %u passed NULL as counts", comm->rank);
+	return plan(comm, MRW_FUNC_REDUCE_SCATTER_V, send, recv, 0, counts, type, op, 0, stream, task);
 }
 
 enum marrow_status mrw_issue(struct mrw_task *task)

@@ -40,6 +40,7 @@ struct marrow_comm *mrw_comm_child(const struct marrow_comm *parent, const struc
 	child->init.local_rank = -1;
 	child->init.device = parent->device.info.ordinal;
 	child->init.parent = NULL;
+	child->init.without = 0;
 	__atomic_store_n(&child->life, MRW_LIFE_PENDING, __ATOMIC_RELEASE);
 	return child;
 }

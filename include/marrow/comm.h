@@ -83,9 +83,11 @@ MARROW_API enum marrow_status marrow_comm_init_env(struct marrow_comm **comm, co
 #define MARROW_NO_COLOR (-1)
 MARROW_API enum marrow_status marrow_comm_split(struct marrow_comm *comm, int32_t color, int32_t key, struct marrow_comm **split,
 						const struct marrow_config *config);
-/* Collective over the ranks of comm but the excluded ones (ascending, the same on all; they need not be alive): makes a communicator of
- * them in their order. MARROW_SHRINK_DEFAULT: comm must be sound and its operations are waited for. MARROW_SHRINK_ABORT: comm is aborted
- * first, which is the way on after a failure. comm then remains to be destroyed. Not in a group. */
+/* Collective over the ranks of comm but the excluded ones (ascending, the same on all; they need not be alive and do not call): makes a
+ * communicator of them in their order. MARROW_SHRINK_DEFAULT: comm must be sound; its operations are waited for and it stays usable.
+ * MARROW_SHRINK_ABORT, the way on after a failure: comm is aborted first, calls in other threads are given 5 s to return, and only destroy is left of
+ * comm. Ranks that pass different lists, do not come, or died meanwhile: an error, at the deadline of init at the latest, after which it may be
+ * tried again with another list (marrow_last_error(NULL) says what went wrong). config: as for split. Not in a group. */
 #define MARROW_SHRINK_DEFAULT 0
 #define MARROW_SHRINK_ABORT 1
 MARROW_API enum marrow_status marrow_comm_shrink(struct marrow_comm *comm, const uint32_t *exclude, uint32_t nexclude, uint32_t flags,
@@ -124,7 +126,8 @@ MARROW_API enum marrow_status marrow_group_end(void);
 MARROW_API enum marrow_status marrow_group_fail(enum marrow_status status);
 
 /* Memory of the CUDA device current at the call that is best suited to be a buffer (shareable, registrable); of the host target: page-aligned memory. Buffers
- * need not come from here. Free with marrow_mem_free() only; NULL is allowed there. bytes > 0. */
+ * need not come from here. target AUTO: as for init. bytes > 0, rounded up to whole pages of the target; contents are undefined. Free with
+ * marrow_mem_free() only, when nothing uses the memory any more (it waits for nothing); NULL is allowed there. Any thread. */
 MARROW_API enum marrow_status marrow_mem_alloc(void **memory, size_t bytes, enum marrow_target target);
 MARROW_API enum marrow_status marrow_mem_free(void *memory);
 

@@ -1,7 +1,8 @@
-/* reduce_bulk.h - all-reduce and reduce-scatter of large messages.
+/* reduce_bulk.h - all-reduce, reduce and reduce-scatter of large messages.
  *
- * Round t: push chunk t of every owner's block into its staging; add chunk t - lag of my block, in rank order, and (all_reduce) push
- * the result into everybody's second staging; copy out chunk t - 2 lag of the others' blocks. Compiled once per type. */
+ * Round t: push chunk t of every owner's block into its staging; add chunk t - lag of my block, in rank order, and push the result into
+ * everybody's second staging (all_reduce) or put it into the root's (reduce); copy out chunk t - 2 lag of the others' blocks (everybody, or the
+ * root). A reduce over two ranks is one exchange: the root owns everything. Compiled once per type. */
 #ifndef MRW_REDUCE_BULK_H
 #define MRW_REDUCE_BULK_H
 
@@ -186,23 +187,32 @@ MRW_DEV void mrw_sum_chunk(const uint32_t reduction, const struct mrw_args *a, c
 		mrw_sum_one(reduction, a, s, at, s.bytes - at);
 }
 
+/* Has no use for the result itself. */
+MRW_DEV bool mrw_is_sender(const struct mrw_args *a)
+{
+	return a->call.func == MRW_FUNC_REDUCE && a->rank != a->call.root;
+}
+
 /* Chunk index of my block: its pieces have been staged lag rounds ago. */
 MRW_DEV struct mrw_sum mrw_sum_of(uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index)
 {
-	struct mrw_span block = mrw_block_of(a->bytes, a->share_bytes, a->rank);
+	struct mrw_span block = mrw_block_at(a, a->rank);
 	struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
 	struct mrw_sum s;
 	s.forward = a->call.func == MRW_FUNC_ALL_REDUCE;
 	s.bytes = chunk.bytes;
 	s.own = a->in + block.offset + chunk.offset;
-	s.out = a->out + (s.forward ? block.offset : 0) + chunk.offset;
-	s.own_alignment = mrw_alignment(s.own);
-	s.out_alignment = mrw_alignment(s.out);
 	s.staged = a->arena[a->rank] + mrw_staging_offset(&a->layout, 0, channel, 0, round - a->call.lag);
 	s.result = mrw_staging_offset(&a->layout, 1, channel, 0, round);
 	s.stride = (uint64_t)MRW_ROUND_SLOTS * a->layout.chunk_bytes;
 	s.rank = a->rank;
 	s.nranks = a->nranks;
+	if (mrw_is_sender(a))
+		s.out = mrw_sum_slot(a, s, (a->call.root + a->nranks - a->rank) % a->nranks);
+	else
+		s.out = a->out + (mrw_has_shares(a->call.func) ? block.offset : 0) + chunk.offset;
+	s.own_alignment = mrw_alignment(s.own);
+	s.out_alignment = mrw_alignment(s.out);
 	s.average = a->average != 0;
 	s.scaled = a->scaled != 0;
 	s.scalar = mrw_scalar(a);
@@ -245,7 +255,7 @@ MRW_DEV void mrw_bulk_push(const struct mrw_team *team, uint32_t channel, const 
 {
 	for (uint32_t q = 1; q < a->nranks; q++) {
 		uint32_t p = mrw_peer(a, q);
-		struct mrw_span block = mrw_block_of(a->bytes, a->share_bytes, p);
+		struct mrw_span block = mrw_block_at(a, p);
 		struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
 		uint8_t *slot = mrw_staging_to(a, 0, channel, p, round);
 		mrw_stage_note(team, a, 0, channel, p, round, chunk.bytes);
@@ -262,7 +272,7 @@ MRW_DEV void mrw_bulk_collect(const struct mrw_team *team, uint32_t channel, con
 {
 	for (uint32_t q = 1; q < a->nranks; q++) {
 		uint32_t p = mrw_peer(a, q);
-		struct mrw_span block = mrw_block_of(a->bytes, a->share_bytes, p);
+		struct mrw_span block = mrw_block_at(a, p);
 		struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
 		mrw_copy(team, a->out + block.offset + chunk.offset,
 			 mrw_staging_at(&a->layout, a->arena[a->rank], 1, channel, a->rank, p, round - a->call.lag), chunk.bytes);
@@ -281,14 +291,15 @@ MRW_DEV void mrw_bulk_add(const struct mrw_team *team, uint32_t channel, const s
 		mrw_sum_any(at, step, channel, a, round, index);
 	for (uint32_t q = 1; mrw_spans(a) && s.forward && q < a->nranks; q++)
 		mrw_stage_note(team, a, 1, channel, mrw_peer(a, q), round, s.bytes);
+	if (mrw_is_sender(a))
+		mrw_stage_note(team, a, 1, channel, a->call.root, round, s.bytes);
 }
 
 MRW_DEV void mrw_reduce_bulk(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
 {
 	struct mrw_op op;
-	bool second = a->call.func == MRW_FUNC_ALL_REDUCE;
-	uint64_t largest = mrw_block_of(a->bytes, a->share_bytes, 0).bytes;
-	uint64_t chunks = mrw_chunks(largest, a->call.chunk_bytes, a->call.channels, channel);
+	bool second = mrw_exchanges(a->call.func, a->nranks) == 2, collects = second && !mrw_is_sender(a);
+	uint64_t chunks = mrw_chunks(mrw_largest_block(a), a->call.chunk_bytes, a->call.channels, channel);
 	uint32_t lag = a->call.lag;
 	uint64_t rounds = mrw_rounds(chunks, second ? 2 : 1, lag);
 	if (mrw_team_is_signal(team)) {
@@ -306,7 +317,7 @@ MRW_DEV void mrw_reduce_bulk(const struct mrw_team *team, uint32_t channel, cons
 			mrw_bulk_push(team, channel, a, round, t, scalar);
 		if (t >= lag && t - lag < chunks)
 			mrw_bulk_add(team, channel, a, round, t - lag);
-		if (second && t >= 2 * lag && t - 2 * lag < chunks)
+		if (collects && t >= 2 * lag && t - 2 * lag < chunks)
 			mrw_bulk_collect(team, channel, a, round, t - 2 * lag);
 		mrw_rounds_publish(team, channel, a, round);
 	}

@@ -1,7 +1,7 @@
-/* reduce_packets.h - all-reduce and reduce-scatter of small messages, without a fence.
+/* reduce_packets.h - all-reduce, reduce and reduce-scatter of small messages, without a fence.
  *
- * One-shot: every rank sends its whole block to every owner, that is to everybody (all_reduce) or block o to rank o
- * (reduce_scatter); an owner adds what arrives in rank order. Two-shot: rank o owns share o, adds, and sends the result packets
+ * One-shot: every rank sends its whole block to every owner, that is to everybody (all_reduce), to the root (reduce) or block o to rank o
+ * (reduce_scatter, in blocks of one or of any size); an owner adds what arrives in rank order. Two-shot: rank o owns share o, adds, and sends the result packets
  * to all. Compiled once per type. */
 #ifndef MRW_REDUCE_PACKETS_H
 #define MRW_REDUCE_PACKETS_H
@@ -24,14 +24,20 @@ MRW_DEV struct mrw_units mrw_units_of(const struct mrw_args *a, uint32_t channel
 	struct mrw_units u;
 	u.per = a->units;
 	u.first = channel * u.per;
-	u.whole = a->call.func == MRW_FUNC_ALL_REDUCE && a->call.algo == MRW_ALGO_ONESHOT;
+	u.whole = mrw_has_shares(a->call.func) && a->call.algo == MRW_ALGO_ONESHOT;
 	return u;
+}
+
+/* Does this rank own a block whose sum it takes? Not the others than the root of a reduce, who only send. */
+MRW_DEV bool mrw_owns(const struct mrw_args *a, uint32_t rank)
+{
+	return a->call.func != MRW_FUNC_REDUCE || rank == a->call.root;
 }
 
 MRW_DEV struct mrw_span mrw_owned(const struct mrw_args *a, bool whole, uint32_t owner)
 {
 	struct mrw_span s = {0, a->bytes};
-	return whole ? s : mrw_block_of(a->bytes, a->share_bytes, owner);
+	return whole ? s : mrw_block_at(a, owner);
 }
 
 /* Units of a block in this channel's range. */
@@ -61,7 +67,8 @@ MRW_DEV_CALL void mrw_units_send(uint32_t index, uint32_t size, uint32_t channel
 			mrw_own_unit(a, block, (uint64_t)u.first + i, scalar, payload);
 			for (uint32_t q = 1; q < a->nranks; q++) {
 				uint32_t p = mrw_peer(a, q);
-				mrw_packet_send(mrw_packets_to(a, 0, channel, p, seq & 1) + i, seq, payload);
+				if (mrw_owns(a, p))
+					mrw_packet_send(mrw_packets_to(a, 0, channel, p, seq & 1) + i, seq, payload);
 			}
 		}
 		return;
@@ -157,6 +164,8 @@ MRW_DEV bool mrw_units_collect(uint32_t index, uint32_t size, uint32_t channel, 
 /* The owner's part, from this thread's unit from on; the operation is a switch outside the loop. */
 MRW_DEV bool mrw_units_own_any(uint32_t size, uint32_t channel, const struct mrw_args *a, uint32_t seq, struct mrw_units u, uint32_t from)
 {
+	if (!mrw_owns(a, a->rank))
+		return true;
 	switch (a->reduction) {
 	case MRW_RED_SUM:
 		return mrw_units_own(MRW_RED_SUM, size, channel, a, seq, u, from);
@@ -184,7 +193,7 @@ MRW_DEV bool mrw_units_push(const struct mrw_team *team, uint32_t format, uint32
 	bool ok = true;
 	for (uint32_t p = mrw_team_high(team); ok && p < a->nranks; p += team->size) {
 		uint32_t count = mrw_units_count(mrw_owned(a, u.whole, format == 0 ? p : a->rank), u);
-		if (mrw_is_far(a, p) && count > 0)
+		if (mrw_is_far(a, p) && count > 0 && (format == 1 || mrw_owns(a, p)))
 			ok = mrw_packets_push(a, format, channel, p, seq, count);
 	}
 	return ok;
@@ -220,7 +229,7 @@ struct mrw_batch {
 MRW_DEV bool mrw_is_quick(const struct mrw_team *team, const struct mrw_args *a, struct mrw_units u, uint32_t count)
 {
 	uint32_t last = count > team->index ? (count - 1 - team->index) / team->size * team->size + team->index : 0;
-	return u.whole && !mrw_spans(a) && !a->scaled && mrw_is_unit_aligned(a->in) && mrw_is_unit_aligned(a->out) &&
+	return u.whole && a->call.func == MRW_FUNC_ALL_REDUCE && !mrw_spans(a) && !a->scaled && mrw_is_unit_aligned(a->in) && mrw_is_unit_aligned(a->out) &&
 	       ((uint64_t)u.first + last + 1) * MRW_UNIT_BYTES <= a->bytes;
 }
 

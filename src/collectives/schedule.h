@@ -1,7 +1,8 @@
 /* schedule.h - who moves which bytes when: pure functions of values that are equal on all ranks.
  *
  * Block r of a call is what rank r owns. all_reduce and broadcast cut the buffer into nranks shares of whole 16-byte quanta, the
- * first ones largest, the last ones maybe short or empty; all_gather and reduce_scatter have blocks of equal size.
+ * first ones largest, the last ones maybe short or empty; so does reduce, whose owners send their results to the root only, but over two
+ * ranks the root owns everything. all_gather and reduce_scatter have blocks of equal size, reduce_scatter_v of any.
  *
  * Packets: a block is a row of 8-byte units; channel c takes a contiguous range of every block.
  * Bulk: a block is a row of chunks; channel c takes chunks c, c + channels, ... one a round. Every channel runs the same rounds on
@@ -19,7 +20,17 @@ struct mrw_span {
 
 MRW_PURE bool mrw_has_shares(uint32_t func)
 {
-	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_BROADCAST;
+	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_BROADCAST || func == MRW_FUNC_REDUCE;
+}
+
+MRW_PURE bool mrw_has_root(uint32_t func)
+{
+	return func == MRW_FUNC_BROADCAST || func == MRW_FUNC_REDUCE;
+}
+
+MRW_PURE bool mrw_reduces(uint32_t func)
+{
+	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_REDUCE || func == MRW_FUNC_REDUCE_SCATTER_V;
 }
 
 /* Bytes of the largest share. */
@@ -50,6 +61,22 @@ MRW_PURE struct mrw_span mrw_block(uint32_t func, uint64_t bytes, uint32_t nrank
 	if (mrw_has_shares(func) && bytes == 0)
 		return s;
 	return mrw_block_of(bytes, mrw_has_shares(func) ? mrw_share_bytes(bytes, nranks) : 0, r);
+}
+
+/* The same for kernels, and for blocks of any size. */
+MRW_PURE struct mrw_span mrw_block_at(const struct mrw_args *a, uint32_t r)
+{
+	struct mrw_span s;
+	if (!a->uneven)
+		return mrw_block_of(a->bytes, a->share_bytes, r);
+	s.offset = r > 0 ? a->ends[r - 1] : 0;
+	s.bytes = a->ends[r] - s.offset;
+	return s;
+}
+
+MRW_PURE uint64_t mrw_largest_block(const struct mrw_args *a)
+{
+	return a->uneven ? a->bytes : mrw_block_of(a->bytes, a->share_bytes, 0).bytes;
 }
 
 /* Units of a channel's range: the same for every block of a call; the last channels' may be empty. */
@@ -122,10 +149,10 @@ MRW_PURE uint64_t mrw_transfer_chunks(const struct mrw_layout *l, uint64_t numbe
 	return all > first ? ((all - 1 - first) >> l->lane_shift) + 1 : 0;
 }
 
-/* Exchanges of a bulk call: 1 (everything arrives at once) or 2 (to the owner, results to all). */
+/* Exchanges of a bulk call: 1 (everything arrives at once) or 2 (to the owner, results to all or to the root). */
 MRW_PURE uint32_t mrw_exchanges(uint32_t func, uint32_t nranks)
 {
-	return func == MRW_FUNC_ALL_REDUCE || (func == MRW_FUNC_BROADCAST && nranks > 2) ? 2 : 1;
+	return func == MRW_FUNC_ALL_REDUCE || (mrw_has_root(func) && nranks > 2) ? 2 : 1;
 }
 
 /* Rounds that channel runs: the chunks, and lag rounds for each exchange to drain. 0 chunks: still the rounds to drain. */

@@ -61,7 +61,7 @@ static uint64_t oneshot_limit(const struct mrw_select_input *in)
 {
 	if (in->target == MARROW_TARGET_HOST)
 		return in->nranks > 2 ? 1024 : 512;
-	if (in->func == MRW_FUNC_ALL_REDUCE && in->nranks > 2)
+	if ((in->func == MRW_FUNC_ALL_REDUCE || in->func == MRW_FUNC_REDUCE) && in->nranks > 2)
 		return (128u << 10) / (in->nranks - 1);
 	return 1u << 20;
 }
@@ -107,7 +107,7 @@ static void plan_packets(const struct mrw_select_input *in, struct mrw_plan *pla
 {
 	uint64_t units = ceil_div(packet_block(in, plan->algo), MRW_UNIT_BYTES);
 	/* Packets a channel handles: to each peer where blocks differ, else one a unit. */
-	uint64_t fan = in->func == MRW_FUNC_BROADCAST || (in->func == MRW_FUNC_ALL_REDUCE && plan->algo == MRW_ALGO_ONESHOT)
+	uint64_t fan = mrw_has_root(in->func) || (in->func == MRW_FUNC_ALL_REDUCE && plan->algo == MRW_ALGO_ONESHOT)
 			       ? 1 : in->nranks - 1;
 	uint64_t want = ceil_div(units, in->layout.units); /* what the arena can carry at least */
 	if (in->target == MARROW_TARGET_CUDA && want < ceil_div(units * fan, MRW_PACKET_THREADS - 32))
@@ -139,7 +139,7 @@ static void plan_bulk(const struct mrw_select_input *in, struct mrw_plan *plan)
 
 struct mrw_plan mrw_select(const struct mrw_select_input *in)
 {
-	bool reduces = in->func == MRW_FUNC_ALL_REDUCE || in->func == MRW_FUNC_REDUCE_SCATTER;
+	bool reduces = mrw_reduces(in->func);
 	struct mrw_plan plan;
 	memset(&plan, 0, sizeof plan);
 	plan.algo = choose(in, &plan.reason);

@@ -11,6 +11,8 @@ enum mrw_func {
 	MRW_FUNC_ALL_GATHER,
 	MRW_FUNC_REDUCE_SCATTER,
 	MRW_FUNC_BARRIER,
+	MRW_FUNC_REDUCE,
+	MRW_FUNC_REDUCE_SCATTER_V,
 	MRW_FUNC_COUNT,      /* the above have algorithms, select.h; what follows is made of transfers, transfer.h */
 	MRW_FUNC_SEND = MRW_FUNC_COUNT,
 	MRW_FUNC_RECV,
@@ -64,8 +66,11 @@ struct mrw_args {
 	struct mrw_call call;
 	const uint8_t *in;
 	uint8_t *out;
-	uint64_t bytes;                /* all_reduce, broadcast: of the buffer; all_gather, reduce_scatter: of one rank's block */
+	uint64_t bytes;                /* all_reduce, reduce, broadcast: of the buffer; all_gather, reduce_scatter: of one rank's block;
+					* reduce_scatter_v: of the largest block */
 	uint64_t share_bytes;          /* schedule.h's mrw_share_bytes(), 0 where blocks are not shares: kernels do not divide */
+	uint32_t uneven;               /* 1: block r ends at ends[r] and begins where the one before ends (schedule.h) */
+	uint64_t ends[MRW_MAX_RANKS];
 	uint32_t units;                /* packets a channel of the largest block: mrw_units_per_channel() */
 	uint32_t reduction;            /* enum mrw_reduction */
 	uint32_t average;              /* 1: divide the sum by nranks */

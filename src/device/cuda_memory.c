@@ -286,6 +286,38 @@ enum marrow_status mrw_cuda_arena_map(struct mrw_device *d, const struct mrw_are
 	return status;
 }
 
+/* Like an arena, but not cleared, and nobody has to be told of it yet: its handle can be had back from its address. */
+enum marrow_status mrw_cuda_buffer_new(uint64_t bytes, struct mrw_arena *buffer, int32_t *device)
+{
+	struct mrw_device d;
+	int ordinal;
+	memset(&d, 0, sizeof d);
+	TRY_CUDA(cudaGetDevice(&ordinal));
+	TRY_CUDA(cudaFree(NULL)); /* its context is there */
+	if (!mrw_cuda_driver())
+		return mrw_fail(MARROW_UNSUPPORTED, "the driver has no virtual memory management: install a newer one, or use cudaMalloc");
+	d.info.ordinal = *device = ordinal;
+	memset(buffer, 0, sizeof *buffer);
+	buffer->fd = -1;
+	buffer->bytes = bytes;
+	pthread_mutex_lock(&mapping_lock);
+	enum marrow_status status = arena_make(&d, buffer);
+	if (status == MARROW_SUCCESS)
+		arena_seal(buffer);
+	else
+		arena_free(buffer);
+	pthread_mutex_unlock(&mapping_lock);
+	return status;
+}
+
+void mrw_cuda_buffer_free(struct mrw_arena *buffer, int32_t device)
+{
+	struct mrw_device d;
+	memset(&d, 0, sizeof d);
+	d.info.ordinal = device;
+	mrw_cuda_arena_free(&d, buffer);
+}
+
 const char *mrw_cuda_buffer_fault(struct mrw_device *d, const void *buffer)
 {
 	uint64_t *slot = &d->checked[((uintptr_t)buffer >> 9 ^ (uintptr_t)buffer >> 21) % (sizeof d->checked / sizeof d->checked[0])];

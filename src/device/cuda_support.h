@@ -32,6 +32,8 @@ enum marrow_status mrw_cuda_arena_new(struct mrw_device *d, uint64_t bytes, stru
 enum marrow_status mrw_cuda_arena_map(struct mrw_device *d, const struct mrw_arena *theirs, bool same_process, struct mrw_arena *mine);
 void mrw_cuda_arena_seal(struct mrw_device *d, struct mrw_arena *arena);
 void mrw_cuda_arena_free(struct mrw_device *d, struct mrw_arena *arena);
+enum marrow_status mrw_cuda_buffer_new(uint64_t bytes, struct mrw_arena *buffer, int32_t *device);
+void mrw_cuda_buffer_free(struct mrw_arena *buffer, int32_t device);
 const char *mrw_cuda_buffer_fault(struct mrw_device *d, const void *buffer);
 enum marrow_status mrw_cuda_poke(struct mrw_device *d, void *dst, const void *src, uint64_t bytes);
 

@@ -209,6 +209,26 @@ static void host_arena_free(struct mrw_device *d, struct mrw_arena *arena)
 	}
 }
 
+static enum marrow_status host_buffer_new(uint64_t bytes, struct mrw_arena *buffer, int32_t *device)
+{
+	void *p = mmap(NULL, page_round(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return mrw_fail_errno(MARROW_OUT_OF_MEMORY, "cannot map %llu bytes", (unsigned long long)bytes);
+	buffer->base = p;
+	buffer->bytes = bytes;
+	buffer->mapped = page_round(bytes);
+	buffer->fd = -1;
+	*device = -1;
+	return MARROW_SUCCESS;
+}
+
+static void host_buffer_free(struct mrw_arena *buffer, int32_t device)
+{
+	(void)device;
+	munmap(buffer->base, buffer->mapped);
+	buffer->base = NULL;
+}
+
 static const char *host_buffer_fault(struct mrw_device *d, const void *buffer)
 {
 	(void)d;
@@ -341,6 +361,8 @@ const struct mrw_runtime mrw_host_runtime = {
 	.arena_map = host_arena_map,
 	.arena_seal = host_arena_seal,
 	.arena_free = host_arena_free,
+	.buffer_new = host_buffer_new,
+	.buffer_free = host_buffer_free,
 	.buffer_fault = host_buffer_fault,
 	.launch = host_launch,
 	.join = host_join,

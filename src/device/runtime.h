@@ -68,6 +68,10 @@ struct mrw_runtime {
 	void (*arena_seal)(struct mrw_device *d, struct mrw_arena *arena);
 	/* Own or mapped; memory lives until the last one lets go. Half-made and zeroed arenas are fine. */
 	void (*arena_free)(struct mrw_device *d, struct mrw_arena *arena);
+	/* Memory for users, of the device current in this thread (*device), not zeroed; mapped may be more than bytes. Freed on any thread, when nothing
+	 * uses it. */
+	enum marrow_status (*buffer_new)(uint64_t bytes, struct mrw_arena *buffer, int32_t *device);
+	void (*buffer_free)(struct mrw_arena *buffer, int32_t device);
 	/* NULL if this rank's target can use the buffer, else why not. */
 	const char *(*buffer_fault)(struct mrw_device *d, const void *buffer);
 	/* Runs kernel over args->call.channels channels after the communicator's previous launch. threads: of a block (cuda). */

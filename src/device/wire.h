@@ -53,7 +53,8 @@ struct mrw_call {
 	uint32_t chunk_bytes;
 	uint32_t lag;
 	uint64_t hash;       /* of all the above but seq; repeated in the opening line */
-	uint64_t reserved[3];
+	uint64_t blocks;     /* reduce_scatter_v: 64 bits over where its blocks end, else 0 */
+	uint64_t reserved[2];
 };
 MRW_STATIC_ASSERT(sizeof(struct mrw_call) == 64, "a call is one half line");
 

@@ -42,20 +42,20 @@ enum base {
 struct cover {
 	const char *name;
 	int32_t algo;
-	uint32_t funcs[2], nfuncs;
+	uint32_t funcs[4], nfuncs;
 	uint32_t min_ranks;
 	uint32_t bases[BASES], nbases;
 };
 
 static const struct cover covers[] = {
-	{"reductions, one-shot", MRW_ALGO_ONESHOT, {MRW_FUNC_ALL_REDUCE, MRW_FUNC_REDUCE_SCATTER}, 2, 2,
+	{"reductions, one-shot", MRW_ALGO_ONESHOT, {MRW_FUNC_ALL_REDUCE, MRW_FUNC_REDUCE_SCATTER, MRW_FUNC_REDUCE, MRW_FUNC_REDUCE_SCATTER_V}, 4, 2,
 	 {BASE_ELEMENT, BASE_UNIT, BASE_VECTOR, BASE_UNIT_EACH, BASE_ROUNDING, BASE_PACKETS, BASE_PACKETS_ALL}, 7},
 	{"reductions, two-shot", MRW_ALGO_TWOSHOT, {MRW_FUNC_ALL_REDUCE}, 1, 3,
 	 {BASE_ELEMENT, BASE_UNIT, BASE_VECTOR, BASE_QUANTA, BASE_UNIT_EACH, BASE_PACKETS, BASE_PACKETS_ALL, BASE_SHARES_ALL}, 8},
-	{"reductions, bulk", MRW_ALGO_BULK, {MRW_FUNC_ALL_REDUCE, MRW_FUNC_REDUCE_SCATTER}, 2, 2,
+	{"reductions, bulk", MRW_ALGO_BULK, {MRW_FUNC_ALL_REDUCE, MRW_FUNC_REDUCE_SCATTER, MRW_FUNC_REDUCE, MRW_FUNC_REDUCE_SCATTER_V}, 4, 2,
 	 {BASE_ELEMENT, BASE_UNIT, BASE_VECTOR, BASE_QUANTA, BASE_ROUNDING, BASE_CHUNK, BASE_CHUNK_EACH, BASE_SHARE_CHUNK,
 	  BASE_SHARE_CHUNKS, BASE_ROUNDS}, 10},
-	{"reductions, chosen", -1, {MRW_FUNC_ALL_REDUCE, MRW_FUNC_REDUCE_SCATTER}, 2, 1,
+	{"reductions, chosen", -1, {MRW_FUNC_ALL_REDUCE, MRW_FUNC_REDUCE_SCATTER, MRW_FUNC_REDUCE, MRW_FUNC_REDUCE_SCATTER_V}, 4, 1,
 	 {BASE_ELEMENT, BASE_VECTOR, BASE_CHOICE_LOW, BASE_CHOICE_MIDDLE, BASE_CHOICE_HIGH, BASE_PACKETS_ALL, BASE_ROUNDS}, 7},
 	{"moves, one-shot", MRW_ALGO_ONESHOT, {MRW_FUNC_BROADCAST, MRW_FUNC_ALL_GATHER}, 2, 2,
 	 {BASE_ELEMENT, BASE_UNIT, BASE_VECTOR, BASE_UNIT_EACH, BASE_PACKETS, BASE_PACKETS_ALL}, 6},
@@ -127,7 +127,7 @@ static void levels_of(const struct cover *cover, uint32_t levels[FACTORS])
 	levels[FACTOR_CHANNELS] = CHANNEL_LEVELS;
 	levels[FACTOR_PLACE] = 3;
 	levels[FACTOR_ALIGN] = 4;
-	levels[FACTOR_ROOT] = moves ? 3 : 1;
+	levels[FACTOR_ROOT] = moves || cover->nfuncs == 4 ? 3 : 1;
 	levels[FACTOR_STYLE] = 2;
 }
 
@@ -308,7 +308,7 @@ static struct call call_of(const struct world_rank *self, const struct row *row,
 
 static size_t bytes_of(const struct call *c, uint32_t nranks)
 {
-	bool wide = c->func == MRW_FUNC_ALL_GATHER || c->func == MRW_FUNC_REDUCE_SCATTER;
+	bool wide = c->func == MRW_FUNC_ALL_GATHER || c->func == MRW_FUNC_REDUCE_SCATTER || c->func == MRW_FUNC_REDUCE_SCATTER_V;
 	return c->count * reference_type_bytes(c->type) * (wide ? nranks : 1);
 }
 

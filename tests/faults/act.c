@@ -135,6 +135,15 @@ enum marrow_status act_call(const struct act *a, const struct ground *g, struct 
 	case MRW_FUNC_ALL_TO_ALL_V:
 	case MRW_FUNC_ALL_GATHER_V:
 		return act_call_v(a, g, comm);
+	case MRW_FUNC_REDUCE:
+		return marrow_reduce(g->send, g->recv, a->count, a->type, op, a->root, comm, g->stream);
+	case MRW_FUNC_REDUCE_SCATTER_V: {
+		/* Rank root's block is the one that differs from the others'. */
+		size_t counts[MRW_MAX_RANKS];
+		for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
+			counts[r] = a->count + (r == a->root);
+		return marrow_reduce_scatter_v(g->send, g->recv, counts, a->type, op, comm, g->stream);
+	}
 	default:
 		return marrow_barrier(comm, g->stream);
 	}

@@ -54,6 +54,16 @@ static void wrong_buffers(struct marrow_comm *c, const struct ground *g, uint32_
 	BAD(marrow_broadcast(s, NULL, 1, MARROW_INT8, 0, c, st), "broadcast|NULL|recv");
 	if (rank == 0)
 		BAD(marrow_broadcast(NULL, r, 1, MARROW_INT8, 0, c, st), "broadcast|NULL|send");
+	BAD(marrow_reduce(NULL, r, 1, MARROW_FLOAT32, MARROW_SUM, 0, c, st), "reduce|NULL|send");
+	if (rank == 0)
+		BAD(marrow_reduce(s, NULL, 1, MARROW_FLOAT32, MARROW_SUM, 0, c, st), "reduce|NULL|recv");
+	size_t counts[4] = {1, 1, 1, 1}, none[4] = {0, 0, 0, 0};
+	BAD(marrow_reduce_scatter_v(s, r, NULL, MARROW_FLOAT32, MARROW_SUM, c, st), "reduce_scatter_v|counts|NULL");
+	BAD(marrow_reduce_scatter_v(NULL, r, counts, MARROW_FLOAT32, MARROW_SUM, c, st), "reduce_scatter_v|NULL|send");
+	BAD(marrow_reduce_scatter_v(s, NULL, counts, MARROW_FLOAT32, MARROW_SUM, c, st), "reduce_scatter_v|NULL|recv");
+	FINE(marrow_reduce_scatter_v(NULL, NULL, none, MARROW_FLOAT32, MARROW_SUM, c, st));
+	FINE(marrow_reduce(s, rank == 0 ? r : NULL, 1, MARROW_FLOAT32, MARROW_SUM, 0, c, st));
+	FINE(marrow_reduce(NULL, NULL, 0, MARROW_FLOAT32, MARROW_SUM, 0, c, st));
 	FINE(marrow_all_reduce(NULL, NULL, 0, MARROW_FLOAT32, MARROW_SUM, c, st));
 	FINE(marrow_all_gather(NULL, NULL, 0, MARROW_FLOAT32, c, st));
 	FINE(marrow_broadcast(rank == 0 ? s : NULL, r, 1, MARROW_FLOAT32, 0, c, st));
@@ -72,6 +82,14 @@ static void wrong_values(struct marrow_comm *c, const struct ground *g, uint32_t
 	BAD(marrow_all_reduce(s, r, 1, MARROW_FLOAT32, MARROW_OP_MAX, c, st), "2147483647");
 	BAD(marrow_broadcast(s, r, 1, MARROW_FLOAT32, ranks, c, st), ranks == 1 ? "root 1|0 to 0" : "root 2|0 to 1");
 	BAD(marrow_broadcast(s, r, 1, MARROW_FLOAT32, UINT32_MAX, c, st), "root 4294967295");
+	size_t counts[4] = {1, 1, 1, 1}, huge[4] = {SIZE_MAX / 4, SIZE_MAX / 4, SIZE_MAX / 4, SIZE_MAX / 4};
+	BAD(marrow_reduce(s, r, 1, MARROW_FLOAT32, MARROW_SUM, ranks, c, st), ranks == 1 ? "reduce: root 1|0 to 0" : "reduce: root 2|0 to 1");
+	BAD(marrow_reduce(s, r, 1, BAD_TYPE, MARROW_SUM, 0, c, st), "reduce|99|type");
+	BAD(marrow_reduce(s, r, 1, MARROW_FLOAT32, BAD_OP, 0, c, st), "reduce|7|marrow_op");
+	BAD(marrow_reduce(s, r, SIZE_MAX / 4, MARROW_FLOAT32, MARROW_SUM, 0, c, st), "reduce|overflows");
+	BAD(marrow_reduce_scatter_v(s, r, counts, BAD_TYPE, MARROW_SUM, c, st), "reduce_scatter_v|99|type");
+	BAD(marrow_reduce_scatter_v(s, r, counts, MARROW_FLOAT32, BAD_OP, c, st), "reduce_scatter_v|7|marrow_op");
+	BAD(marrow_reduce_scatter_v(s, r, huge, MARROW_FLOAT32, MARROW_SUM, c, st), "reduce_scatter_v|overflow");
 	BAD(marrow_all_reduce(s, r, (size_t)-1, MARROW_INT8, MARROW_SUM, c, st), "18446744073709551615|overflows|negative");
 	BAD(marrow_all_reduce(s, r, (size_t)-5, MARROW_FLOAT64, MARROW_SUM, c, st), "overflows|f64");
 	BAD(marrow_all_gather(s, r, (size_t)1 << 61, MARROW_FLOAT64, c, st), "all_gather|overflows");
@@ -190,6 +208,46 @@ static void wrong_memory(struct marrow_comm *c, struct ground *g, uint32_t rank,
 	meet(&meeting, ranks);
 }
 
+/* Of no communicator. */
+#define REFUSED(call, words) expect_status(#call, call, MARROW_INVALID_ARGUMENT, NULL, words)
+
+/* Buffers of the library: page-aligned, good for calls, given back once and whole. */
+static void own_memory(struct marrow_comm *c, const struct ground *g, uint32_t ranks)
+{
+	enum marrow_target target = g->target;
+	static const size_t sizes[] = {1, 4095, 4096, 4097, 3 << 20};
+	void *memory[5], *stray = memory;
+	float value = 3, sum = 0;
+	REFUSED(marrow_mem_alloc(NULL, 1, target), "memory is NULL");
+	REFUSED(marrow_mem_alloc(&stray, 0, target), "0 bytes");
+	expect_true("nothing was given", !stray);
+	REFUSED(marrow_mem_alloc(&stray, SIZE_MAX, target), "negative");
+	REFUSED(marrow_mem_alloc(&stray, 1, (enum marrow_target)3), "target 3");
+	expect_status("more than there is", marrow_mem_alloc(&stray, (size_t)1 << 60, target), MARROW_OUT_OF_MEMORY, NULL, "");
+	FINE(marrow_mem_free(NULL));
+	REFUSED(marrow_mem_free(&value), "nothing that marrow_mem_alloc() gave");
+	for (int i = 0; i < 5; i++) {
+		FINE(marrow_mem_alloc(&memory[i], sizes[i], target));
+		expect_true("page-aligned", memory[i] && (uintptr_t)memory[i] % 4096 == 0);
+		if (target == MARROW_TARGET_HOST)
+			memset(memory[i], 7, sizes[i]);
+	}
+	REFUSED(marrow_mem_free((uint8_t *)memory[4] + 4096), "the middle of a buffer");
+	if (target == MARROW_TARGET_HOST)
+		memcpy(memory[4], &value, sizeof value);
+	else
+		expect_true("copy in", device_copy(memory[4], &value, sizeof value) == 0);
+	FINE(marrow_all_reduce(memory[4], memory[3], 1, MARROW_FLOAT32, MARROW_SUM, c, g->stream));
+	if (target == MARROW_TARGET_HOST)
+		memcpy(&sum, memory[3], sizeof sum);
+	else
+		expect_true("copy out", device_stream_synchronize(g->stream) == 0 && device_copy(&sum, memory[3], sizeof sum) == 0);
+	expect_true("a call on it", sum == value * (float)ranks);
+	for (int i = 0; i < 5; i++)
+		FINE(marrow_mem_free(memory[(i + 2) % 5]));
+	REFUSED(marrow_mem_free(memory[0]), "freed twice");
+}
+
 static void wrong_calls(struct world_rank *self)
 {
 	struct marrow_comm *c = self->comms[0];
@@ -204,6 +262,7 @@ static void wrong_calls(struct world_rank *self)
 	wrong_ops(c, &g);
 	wrong_queries(c);
 	wrong_memory(c, &g, self->rank, self->nranks);
+	own_memory(c, &g, self->nranks);
 	still_works(c, &g, self->nranks);
 	expect_status("destroy", ground_leave(&g, self->comms, 1), MARROW_SUCCESS, NULL, "");
 }
@@ -251,6 +310,11 @@ static void all_calls(struct marrow_comm *c, const struct ground *g, enum marrow
 	expect_status("broadcast", marrow_broadcast(g->send, g->recv, 1, MARROW_FLOAT32, 0, c, st), want, NULL, words);
 	expect_status("all_gather", marrow_all_gather(g->send, g->recv, 1, MARROW_FLOAT32, c, st), want, NULL, words);
 	expect_status("reduce_scatter", marrow_reduce_scatter(g->send, g->recv, 1, MARROW_FLOAT32, MARROW_SUM, c, st), want, NULL, words);
+	expect_status("reduce", marrow_reduce(g->send, g->recv, 1, MARROW_FLOAT32, MARROW_SUM, 0, c, st), want, NULL, words);
+	size_t counts[2] = {1, 1};
+	struct marrow_comm *child = NULL;
+	expect_status("reduce_scatter_v", marrow_reduce_scatter_v(g->send, g->recv, counts, MARROW_FLOAT32, MARROW_SUM, c, st), want, NULL, words);
+	expect_status("split", marrow_comm_split(c, 0, 0, &child, NULL), want, NULL, words);
 	expect_status("barrier", marrow_barrier(c, st), want, NULL, words);
 	expect_status("premulsum", marrow_op_create_premulsum(&op, &scalar, MARROW_FLOAT32, MARROW_SCALAR_HOST, c), want, NULL, words);
 	expect_status("op destroy", marrow_op_destroy(MARROW_OP_DYNAMIC, c), want, NULL, words);

@@ -38,6 +38,27 @@ enum { ACTS = sizeof acts / sizeof acts[0], BYTES = 30000 * 4 * RANKS };
 /* A cycle of ranks as threads. Every tenth ends with a fault, every tenth with an abort. */
 static uint64_t cycle;
 
+/* Communicators out of this one: a split, a shrunk one, and one that is refused. */
+static void offspring(struct world_rank *self, struct ground *g)
+{
+	struct marrow_comm *children[2] = {NULL, NULL}, *none = NULL;
+	uint32_t last = RANKS - 1;
+	if (marrow_comm_split(self->comms[0], (int32_t)self->rank % 2, -(int32_t)self->rank, &children[0], NULL) != MARROW_SUCCESS)
+		world_fail(self, "split: %s", marrow_last_error(self->comms[0]));
+	if (self->rank != last && marrow_comm_shrink(self->comms[0], &last, 1, MARROW_SHRINK_DEFAULT, &children[1], NULL) != MARROW_SUCCESS)
+		world_fail(self, "shrink: %s", marrow_last_error(NULL));
+	if (marrow_comm_split(self->comms[0], self->rank == 1 ? -3 : 0, 0, &none, NULL) == MARROW_SUCCESS)
+		world_fail(self, "a wrong split succeeds");
+	for (int i = 0; i < 2; i++)
+		if (children[i] && act_done(&acts[0], g, children[i]) != MARROW_SUCCESS)
+			world_fail(self, "%s", marrow_last_error(children[i]));
+	if (ground_settle(g) != 0)
+		world_fail(self, "the stream fails");
+	for (int i = 0; i < 2; i++)
+		if (marrow_comm_destroy(children[i]) != MARROW_SUCCESS)
+			world_fail(self, "destroy: %s", marrow_last_error(NULL));
+}
+
 static void use(struct world_rank *self)
 {
 	struct ground g;
@@ -48,6 +69,8 @@ static void use(struct world_rank *self)
 	for (int i = 0; i < ACTS; i++)
 		if (act_done(&acts[i], &g, self->comms[0]) != MARROW_SUCCESS)
 			world_fail(self, "%s", marrow_last_error(self->comms[0]));
+	if (cycle % 2 == 0)
+		offspring(self, &g);
 	meet(&meeting, self->nranks);
 	if (cycle % 10 == 3 && act_learn(&acts[self->rank == 1], &g, self->comms[0], 5000) == MARROW_SUCCESS)
 		world_fail(self, "a mismatch was not noticed");

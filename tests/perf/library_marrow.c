@@ -80,6 +80,9 @@ static bool call(const struct perf_call *c)
 		return good(marrow_scatter(c->send, c->recv, c->count, c->type, c->root, c->comm, c->stream), "marrow_scatter", c->comm);
 	case PERF_SENDRECV:
 		return sendrecv(c);
+	case PERF_REDUCE:
+		return good(marrow_reduce(c->send, c->recv, c->count, c->type, op, c->root, c->comm, c->stream), "marrow_reduce",
+			    c->comm);
 	}
 	return false;
 }

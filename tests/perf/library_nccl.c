@@ -27,6 +27,7 @@ static struct {
 	int (*reduce_scatter)(const void *send, void *recv, size_t count, int type, int op, void *comm, void *stream);
 	int (*send)(const void *send, size_t count, int type, int peer, void *comm, void *stream);
 	int (*recv)(void *recv, size_t count, int type, int peer, void *comm, void *stream);
+	int (*reduce)(const void *send, void *recv, size_t count, int type, int op, int root, void *comm, void *stream);
 	int (*create_premulsum)(int *op, void *scalar, int type, int residence, void *comm);
 	int (*op_destroy)(int op, void *comm);
 } nccl;
@@ -117,6 +118,8 @@ static bool call(const struct perf_call *c)
 	case PERF_SCATTER:
 	case PERF_SENDRECV:
 		return exchange(c);
+	case PERF_REDUCE:
+		return good(nccl.reduce(c->send, c->recv, c->count, type, c->op, (int)c->root, c->comm, c->stream), "ncclReduce");
 	}
 	return false;
 }
@@ -172,7 +175,7 @@ bool library_open_nccl(struct perf_library *library, const char *path)
 	    !FIND(comm_destroy, "ncclCommDestroy") || !FIND(comm_abort, "ncclCommAbort") ||
 	    !FIND(comm_get_async_error, "ncclCommGetAsyncError") || !FIND(group_start, "ncclGroupStart") ||
 	    !FIND(group_end, "ncclGroupEnd") || !FIND(all_reduce, "ncclAllReduce") || !FIND(all_gather, "ncclAllGather") ||
-	    !FIND(broadcast, "ncclBroadcast") || !FIND(reduce_scatter, "ncclReduceScatter") ||
+	    !FIND(broadcast, "ncclBroadcast") || !FIND(reduce_scatter, "ncclReduceScatter") || !FIND(reduce, "ncclReduce") ||
 	    !FIND(send, "ncclSend") || !FIND(recv, "ncclRecv") ||
 	    !FIND(create_premulsum, "ncclRedOpCreatePreMulSum") || !FIND(op_destroy, "ncclRedOpDestroy"))
 		return false;

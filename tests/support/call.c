@@ -76,25 +76,54 @@ static bool exchanges(const struct call *call)
 
 static bool reduces(const struct call *call)
 {
-	return call->func == MRW_FUNC_ALL_REDUCE || call->func == MRW_FUNC_REDUCE_SCATTER;
+	return call->func == MRW_FUNC_ALL_REDUCE || call->func == MRW_FUNC_REDUCE_SCATTER || call->func == MRW_FUNC_REDUCE ||
+	       call->func == MRW_FUNC_REDUCE_SCATTER_V;
+}
+
+size_t call_count_of(const struct call *call, uint32_t rank)
+{
+	uint64_t s = call->seed * 31 + rank, kind = world_random(&s) % 4;
+	if (call->func != MRW_FUNC_REDUCE_SCATTER_V || kind == 0)
+		return call->count;
+	return kind == 1 ? 0 : world_random(&s) % (call->count + 1);
+}
+
+/* Elements before rank's block. */
+static size_t count_before(const struct call *call, uint32_t rank)
+{
+	size_t before = 0;
+	for (uint32_t r = 0; r < rank; r++)
+		before += call_count_of(call, r);
+	return before;
+}
+
+/* Sends, and has no use for recv. */
+static bool only_sends(const struct world_rank *self, const struct call *call)
+{
+	return call->func == MRW_FUNC_REDUCE && self->rank != call->root;
 }
 
 size_t call_count_limit(const struct call *call, uint32_t nranks, size_t room)
 {
-	bool wide = call->func == MRW_FUNC_ALL_GATHER || call->func == MRW_FUNC_REDUCE_SCATTER || call->func == MRW_FUNC_ALL_TO_ALL;
+	bool wide = call->func == MRW_FUNC_ALL_GATHER || call->func == MRW_FUNC_REDUCE_SCATTER || call->func == MRW_FUNC_REDUCE_SCATTER_V ||
+		    call->func == MRW_FUNC_ALL_TO_ALL;
 	return room / reference_type_bytes(call->type) / (wide ? nranks : 1);
 }
 
 static size_t send_bytes(const struct world_rank *self, const struct call *call)
 {
+	if (call->func == MRW_FUNC_REDUCE_SCATTER_V)
+		return count_before(call, self->nranks) * reference_type_bytes(call->type);
 	bool wide = call->func == MRW_FUNC_REDUCE_SCATTER || call->func == MRW_FUNC_ALL_TO_ALL;
 	return call->count * reference_type_bytes(call->type) * (wide ? self->nranks : 1);
 }
 
 static size_t recv_bytes(const struct world_rank *self, const struct call *call)
 {
+	if (only_sends(self, call))
+		return 0;
 	bool wide = call->func == MRW_FUNC_ALL_GATHER || call->func == MRW_FUNC_ALL_TO_ALL;
-	return call->count * reference_type_bytes(call->type) * (wide ? self->nranks : 1);
+	return call_count_of(call, self->rank) * reference_type_bytes(call->type) * (wide ? self->nranks : 1);
 }
 
 static bool is_in_place(const struct world_rank *self, const struct call *call)
@@ -120,6 +149,8 @@ static void place(const struct world_rank *self, const struct call *call, struct
 		b->send = b->recv + self->rank * block;
 	else if (call->func == MRW_FUNC_REDUCE_SCATTER)
 		b->recv = b->send + self->rank * block;
+	else if (call->func == MRW_FUNC_REDUCE_SCATTER_V)
+		b->recv = b->send + count_before(call, self->rank) * elem;
 	else
 		b->recv = b->send;
 }
@@ -173,6 +204,9 @@ static enum marrow_status make_call(struct world_rank *self, struct call_buffers
 	struct marrow_comm *comm = self->comms[call->comm];
 	void *stream = self->streams[call->stream];
 	enum marrow_op op = call->op >= 5 ? b->dynamic : (enum marrow_op)call->op;
+	size_t counts[WORLD_MAX_RANKS];
+	for (uint32_t r = 0; r < self->nranks; r++)
+		counts[r] = call_count_of(call, r);
 	if (self->nranks > 1) {
 		mrw_comm_set_channels(comm, call->channels);
 		mrw_comm_set_algo(comm, call->algo);
@@ -190,6 +224,11 @@ static enum marrow_status make_call(struct world_rank *self, struct call_buffers
 		return marrow_all_to_all(b->send, b->recv, call->count, call->type, comm, stream);
 	case MRW_FUNC_TRANSFERS:
 		return shift(self, b, call);
+	case MRW_FUNC_REDUCE:
+		return marrow_reduce(b->send, only_sends(self, call) && is_in_place(self, call) ? NULL : b->recv, call->count, call->type, op,
+				     call->root, comm, stream);
+	case MRW_FUNC_REDUCE_SCATTER_V:
+		return marrow_reduce_scatter_v(b->send, b->recv, counts, call->type, op, comm, stream);
 	default:
 		return marrow_barrier(comm, stream);
 	}
@@ -233,8 +272,10 @@ void call_issue(struct world_rank *self, struct call_buffers *b, const struct ca
 /* What recv must hold. */
 static void expect(struct world_rank *self, struct call_buffers *b, const struct call *call)
 {
-	size_t elem = reference_type_bytes(call->type), block = call->count * elem;
-	uint64_t first = call->func == MRW_FUNC_REDUCE_SCATTER ? self->rank * call->count : 0;
+	size_t elem = reference_type_bytes(call->type), block = call->count * elem, count = call_count_of(call, self->rank);
+	uint64_t first = call->func == MRW_FUNC_REDUCE_SCATTER	     ? self->rank * call->count
+			 : call->func == MRW_FUNC_REDUCE_SCATTER_V ? count_before(call, self->rank)
+								   : 0;
 	uint8_t scalars[WORLD_MAX_RANKS * 8];
 	const void *inputs[WORLD_MAX_RANKS];
 	switch (call->func) {
@@ -254,16 +295,22 @@ static void expect(struct world_rank *self, struct call_buffers *b, const struct
 		return;
 	case MRW_FUNC_ALL_REDUCE:
 	case MRW_FUNC_REDUCE_SCATTER:
+	case MRW_FUNC_REDUCE_SCATTER_V:
 		break;
+	case MRW_FUNC_REDUCE: /* who only sends finds its input as it was */
+		if (!only_sends(self, call))
+			break;
+		fill_random(b->expected, call->type, call->count, call->seed, self->rank, call->style);
+		return;
 	default:
 		return;
 	}
 	for (uint32_t r = 0; r < self->nranks; r++) {
-		fill_random_at(b->inputs[r], call->type, first, call->count, call->seed, r, call->style);
+		fill_random_at(b->inputs[r], call->type, first, count, call->seed, r, call->style);
 		inputs[r] = b->inputs[r];
 		fill_scalar(scalars + r * elem, call->type, call->seed, r);
 	}
-	reference_all_reduce(b->expected, inputs, self->nranks, call->count, call->type,
+	reference_all_reduce(b->expected, inputs, self->nranks, count, call->type,
 			     call->op >= 5 ? MARROW_OP_DYNAMIC : (enum marrow_op)call->op, scalars);
 }
 
@@ -304,8 +351,8 @@ void call_check(struct world_rank *self, struct call_buffers *b, const struct ca
 	if (call->func == MRW_FUNC_BARRIER || self->failed)
 		return;
 	expect(self, b, call);
-	const uint8_t *got = shadow_of(b, b->recv);
-	for (size_t i = 0; i < bytes; i++) {
+	const uint8_t *got = shadow_of(b, only_sends(self, call) ? b->send : b->recv);
+	for (size_t i = 0; i < (only_sends(self, call) ? send_bytes(self, call) : bytes); i++) {
 		if (got[i] == b->expected[i])
 			continue;
 		uint64_t have = 0, want = 0;

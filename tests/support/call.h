@@ -16,7 +16,7 @@ struct call {
 	enum mrw_func func;
 	enum marrow_type type;
 	uint32_t op;              /* 0-4: enum marrow_op; 5, 6: premulsum, scalar by value, on the device */
-	size_t count;
+	size_t count;             /* reduce_scatter_v: the largest that a rank may have, see call_count_of() */
 	uint32_t root;
 	uint32_t channels;        /* 0: the library's choice */
 	int32_t algo;             /* enum mrw_algo, -1: the library's choice */
@@ -44,6 +44,8 @@ struct call_buffers {
 /* room: bytes of the largest send or recv buffer. 0, or -1 with the rank failed. */
 int call_buffers_make(struct world_rank *self, struct call_buffers *b, size_t room);
 void call_buffers_free(struct world_rank *self, struct call_buffers *b);
+/* reduce_scatter_v: elements of rank's block, from 0 to count, drawn from the seed. Else count. */
+size_t call_count_of(const struct call *call, uint32_t rank);
 /* Largest count that fits the buffers. */
 size_t call_count_limit(const struct call *call, uint32_t nranks, size_t room);
 /* Fills, issues (asynchronously on CUDA), waits and compares. Calls of one group: prepare all, issue all, check all. */

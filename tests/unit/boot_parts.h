@@ -65,7 +65,7 @@ static atomic_int *stage;
 static inline void *play(void *argument)
 {
 	struct part *part = argument;
-	struct mrw_boot_options options = {part->timeout_ms, part->ifname};
+	struct mrw_boot_options options = {part->timeout_ms, part->ifname, 0};
 	struct mrw_boot *boot = NULL;
 	uint64_t begin;
 
@@ -232,6 +232,28 @@ static inline enum marrow_status act_exchange(struct part *part, struct mrw_boot
 		MRW_TRY(mrw_boot_barrier(boot));
 	}
 	return MARROW_SUCCESS;
+}
+
+/* Exchanges; then ranks 0 and 3 go, and the others meet again without a word between them. */
+static inline enum marrow_status act_again(struct part *part, struct mrw_boot *boot)
+{
+	struct mrw_boot_options options = {part->timeout_ms, part->ifname, part->nranks > 3 ? 9 : 1};
+	struct part again = *part;
+	struct mrw_boot *fewer = NULL;
+	enum marrow_status status;
+
+	MRW_TRY(act_exchange(part, boot));
+	if (part->nranks < 2 || options.without >> part->rank & 1)
+		return MARROW_SUCCESS;
+	sleep_ms(part->rank % 3);
+	again.rank = part->rank - 1 - (part->rank > 3);
+	again.nranks = part->nranks - (part->nranks > 3 ? 2 : 1);
+	MRW_TRY(mrw_boot_make_again_id(boot, options.without, &again.id));
+	MRW_TRY(mrw_boot_open(&fewer, &again.id, again.rank, again.nranks, &options));
+	status = act_exchange(&again, fewer);
+	mrw_boot_tell(fewer, MRW_NOTICE_BYE, NULL);
+	mrw_boot_close(fewer);
+	return status;
 }
 
 /* Claims and closes what waits behind part 0's id. */

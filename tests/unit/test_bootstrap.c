@@ -28,6 +28,21 @@ static void meets_as_processes(void **state)
 	}
 }
 
+static void meets_again(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+		for (int processes = 0; processes < 2; processes++) {
+			prepare(sizes[i], sizes[i], act_again);
+			if (processes)
+				play_processes(sizes[i], (int)(next_random(&seed) % sizes[i]));
+			else
+				play_threads(sizes[i]);
+			assert_all(sizes[i], MARROW_SUCCESS);
+			assert_string_equal(logged, "");
+		}
+}
+
 static enum marrow_status act_large(struct part *part, struct mrw_boot *boot)
 {
 	MRW_TRY(gather_once(part, boot, 1 << 20, 0));
@@ -369,6 +384,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(meets_as_threads),          cmocka_unit_test(meets_as_processes),
+		cmocka_unit_test(meets_again),
 		cmocka_unit_test(gathers_large_blocks),      cmocka_unit_test(names_unequal_blocks),
 		cmocka_unit_test(swaps_descriptors),         cmocka_unit_test(swap_notices_a_death),
 		cmocka_unit_test(death_is_known_to_all),     cmocka_unit_test(goodbye_is_no_death),

@@ -39,6 +39,7 @@ static void shares_cover_the_buffer(void **state)
 		for (size_t i = 0; i < COUNT(sizes); i++) {
 			check_shares(MRW_FUNC_ALL_REDUCE, sizes[i], n);
 			check_shares(MRW_FUNC_BROADCAST, sizes[i], n);
+			check_shares(MRW_FUNC_REDUCE, sizes[i], n);
 		}
 		for (size_t i = 0; i < COUNT(huge); i++)
 			check_shares(MRW_FUNC_ALL_REDUCE, huge[i], n);
@@ -57,6 +58,37 @@ static void blocks_are_equal(void **state)
 					assert_int_equal(s.offset, r * sizes[i]);
 					assert_int_equal(s.bytes, sizes[i]);
 				}
+}
+
+/* Blocks of any size adjoin; units and chunks planned on the largest cover each. */
+static void uneven_blocks_adjoin(void **state)
+{
+	struct mrw_args a;
+	uint64_t end = 0;
+	(void)state;
+	memset(&a, 0, sizeof a);
+	a.nranks = MRW_MAX_RANKS;
+	a.uneven = 1;
+	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++) {
+		uint64_t bytes = sizes[r * 7 % COUNT(sizes)];
+		a.ends[r] = end += bytes;
+		a.bytes = bytes > a.bytes ? bytes : a.bytes;
+	}
+	assert_int_equal(mrw_largest_block(&a), a.bytes);
+	end = 0;
+	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++) {
+		struct mrw_span s = mrw_block_at(&a, r);
+		assert_int_equal(s.offset, end);
+		assert_int_equal(s.bytes, sizes[r * 7 % COUNT(sizes)]);
+		end = s.offset + s.bytes;
+	}
+	a.uneven = 0;
+	a.share_bytes = mrw_share_bytes(a.bytes, a.nranks);
+	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++) {
+		struct mrw_span s = mrw_block_at(&a, r), t = mrw_block(MRW_FUNC_REDUCE, a.bytes, a.nranks, r);
+		assert_true(s.offset == t.offset && s.bytes == t.bytes);
+	}
+	assert_int_equal(mrw_largest_block(&a), a.share_bytes);
 }
 
 /* Channels' ranges, planned on the largest block of a call, cover a block of any length up to it. */
@@ -148,6 +180,8 @@ static void exchanges_and_rounds(void **state)
 		assert_int_equal(mrw_exchanges(MRW_FUNC_BROADCAST, n), n > 2 ? 2 : 1);
 		assert_int_equal(mrw_exchanges(MRW_FUNC_ALL_GATHER, n), 1);
 		assert_int_equal(mrw_exchanges(MRW_FUNC_REDUCE_SCATTER, n), 1);
+		assert_int_equal(mrw_exchanges(MRW_FUNC_REDUCE_SCATTER_V, n), 1);
+		assert_int_equal(mrw_exchanges(MRW_FUNC_REDUCE, n), n > 2 ? 2 : 1);
 	}
 	for (uint32_t lag = 1; lag <= MRW_MAX_LAG; lag++)
 		for (uint32_t exchanges = 1; exchanges <= 2; exchanges++)
@@ -215,6 +249,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shares_cover_the_buffer),
 		cmocka_unit_test(blocks_are_equal),
+		cmocka_unit_test(uneven_blocks_adjoin),
 		cmocka_unit_test(units_cover_every_block),
 		cmocka_unit_test(chunks_cover_every_block),
 		cmocka_unit_test(chunks_past_the_end_are_empty),

@@ -16,7 +16,7 @@ static const uint32_t forced_channels[] = {0, 1, 3, 64, 1000};
 
 static bool reduces(enum mrw_func func)
 {
-	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER;
+	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_REDUCE || func == MRW_FUNC_REDUCE_SCATTER_V;
 }
 
 static void check_packets(const struct mrw_select_input *in, const struct mrw_plan *p)
