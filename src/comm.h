@@ -143,7 +143,7 @@ enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, c
 enum marrow_status mrw_plan_call_v(struct marrow_comm *comm, const void *send, void *recv, const size_t *counts, enum marrow_type type,
 				   enum marrow_op op, void *stream, struct mrw_task *task);
 enum marrow_status mrw_issue(struct mrw_task *task);
-/* NULL, or why buffer (role: "send", "recv") of bytes cannot be used; func for the text. */
+/* Whether buffer (role: "send", "recv") of bytes can be used; func for the text. */
 enum marrow_status mrw_check_buffer(struct marrow_comm *comm, uint32_t func, const char *role, const void *buffer, uint64_t bytes);
 /* MARROW_SUCCESS while the communicator is well; peers: bits of the ranks that the call needs. */
 enum marrow_status mrw_check_peers(struct marrow_comm *comm, uint32_t func, uint64_t peers);
@@ -167,7 +167,7 @@ struct mrw_exchange {
 	void *stream;
 };
 enum marrow_status mrw_plan_exchange(struct marrow_comm *comm, const struct mrw_exchange *x, struct mrw_task *task);
-/* The tasks, of one communicator and stream, as one launch: a collective alone, or sends and recvs. */
+/* The tasks, of one communicator and stream, as one launch (CUDA: or more, if they are many): a collective alone, or sends and recvs. */
 enum marrow_status mrw_issue_exchange(struct mrw_task *const *tasks, size_t count);
 /* Sends and recvs of ranks with themselves must come in pairs: of all tasks. */
 enum marrow_status mrw_check_selves(const struct mrw_task *tasks, size_t count);

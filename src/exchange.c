@@ -158,6 +158,7 @@ enum marrow_status mrw_plan_exchange(struct marrow_comm *comm, const struct mrw_
 	if (mrw_is_pairwise(x->func)) {
 		bool sends = x->func == MRW_FUNC_SEND;
 		c->op = sends ? 1 : 2;
+		c->hash = 1; /* nobody compares it */
 		c->count *= mrw_type_bytes((uint32_t)x->type);
 		return put(comm, task, sends ? x->send : x->recv, 0, c->count, x->root, sends ? MRW_WAY_OUT : MRW_WAY_IN);
 	}
@@ -205,9 +206,14 @@ static enum marrow_status check_selves_of(const struct mrw_task *tasks, size_t c
 
 enum marrow_status mrw_check_selves(const struct mrw_task *tasks, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
-		if (mrw_is_pairwise(tasks[i].args.call.func) && tasks[i].one.peer == tasks[i].comm->rank)
-			MRW_TRY(check_selves_of(tasks, count, tasks[i].comm));
+	const struct marrow_comm *checked = NULL;
+	for (size_t i = 0; i < count; i++) {
+		const struct marrow_comm *comm = tasks[i].comm;
+		if (comm == checked || !mrw_is_pairwise(tasks[i].args.call.func) || tasks[i].one.peer != comm->rank)
+			continue;
+		MRW_TRY(check_selves_of(tasks, count, comm));
+		checked = comm;
+	}
 	return MARROW_SUCCESS;
 }
 

@@ -7,6 +7,8 @@
 #include "support/hosts.h"
 #include "support/world.h"
 
+#include "comm.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -187,6 +189,25 @@ static void leave_group(struct world_rank *self)
 	has(self, marrow_last_error(c), "has left");
 	if (ground_leave(&g, self->comms, 1) != MARROW_SUCCESS)
 		world_fail(self, "destroy: %s", marrow_last_error(NULL));
+}
+
+/* Host target: something of this rank's communicator is said to run already. */
+static void concurrent(struct world_rank *self)
+{
+	struct ground g;
+	struct marrow_comm *c = self->comms[0];
+	if (!begin(self, &g))
+		return;
+	if (self->rank == 0) {
+		uint64_t *word = &((struct mrw_control *)(void *)c->arena.base)->channel[0].word;
+		*word |= MRW_CHANNEL_BUSY;
+	}
+	enum marrow_status status = self->rank == 0 ? marrow_send(g.send, 100, MARROW_FLOAT32, 1, c, g.stream)
+						    : marrow_recv(g.recv, 100, MARROW_FLOAT32, 0, c, g.stream);
+	if (status != MARROW_INVALID_USAGE && (self->rank == 0 || status != MARROW_REMOTE_ERROR))
+		world_fail(self, "status \"%s\": %s", marrow_status_string(status), marrow_last_error(c));
+	has(self, marrow_last_error(c), "at once on rank 0");
+	finish(self, &g, status);
 }
 
 /* The other end never calls. */
@@ -381,6 +402,8 @@ int main(int argc, char **argv)
 	failed += run("the sender aborts", target, 2, 0, NULL, abort_sender);
 	failed += run("the receiver aborts", target, 3, 0, NULL, abort_receiver);
 	failed += run("a send meets a gather", target, 2, 0, NULL, cross);
+	if (target == MARROW_TARGET_HOST)
+		failed += run("two at once", target, 2, 0, NULL, concurrent);
 	if (target == MARROW_TARGET_HOST)
 		failed += run("an end leaves a group waiting", target, 3, 5 * DEADLINE_MS, NULL, leave_group);
 	failed += run("the other end has left", target, 3, 0, NULL, left);

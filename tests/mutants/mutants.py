@@ -174,6 +174,8 @@ MUTANTS = [
     Mutant("calls of a group change places", [(EXCHANGE, "const struct mrw_transfer *list = list_of(tasks[i]);\n\t\tfor (uint32_t k = 0; k < tasks[i]->listed; k++)",
                                                "const struct mrw_transfer *list = list_of(tasks[i ^ (i ^ 1) % count]);\n\t\tfor (uint32_t k = 0; k < tasks[i]->listed; k++)")],
            ["exchanges"]),
+    Mutant("sends do not see that something runs", [(LANES, "if (team->index == 0 && (word & MRW_CHANNEL_BUSY)) {", "if (team->index != 0 && (word & MRW_CHANNEL_BUSY)) {")], ["pairs"]),
+    Mutant("sends leave their mark behind", [(LANES, "mrw_load_relaxed(&state->word) & ~MRW_CHANNEL_BUSY);", "mrw_load_relaxed(&state->word));")], ["exchanges"]),
     Mutant("sizes are not compared", [(TRANSFER, "return bytes != t->bytes || (words & 0xff)", "return (words & 0xff)")], ["pairs"]),
     Mutant("a send does not wait for its recv", [(LANE, "h->step == (h->way == MRW_WAY_IN ? MRW_STEP_HEAR_FIRST : MRW_STEP_HEAR_LAST)", "h->step == (h->way == MRW_WAY_IN ? MRW_STEP_HEAR_FIRST : MRW_STEPS + 1)"),
                                                  (LANE, "if (home && h->way == MRW_WAY_OUT && h->step <= MRW_STEP_HEAR_LAST) {", "if (home && h->way == MRW_WAY_OUT && h->step > MRW_STEP_HEAR_LAST) {")],

@@ -108,6 +108,38 @@ static void predict(const struct mrw_args *a, uint32_t rank, uint32_t p, struct 
 	}
 }
 
+/* What rank sends p when all send each other bytes: for what it sends, and for what it receives. */
+static void predict_exchange(const struct mrw_layout *l, uint64_t bytes, struct traffic *t)
+{
+	uint64_t size = mrw_transfer_chunk_bytes(l, bytes);
+	add(t, sizeof(struct mrw_greeting));
+	add(t, sizeof(struct mrw_line));
+	add(t, sizeof(struct mrw_line));
+	if (bytes <= mrw_transfer_small(l, false)) {
+		if (bytes > 0)
+			add(t, (bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES * sizeof(struct mrw_packet));
+		return;
+	}
+	for (uint64_t at = 0; at < bytes; at += size) {
+		add(t, bytes - at < size ? bytes - at : size);
+		add(t, 8); /* the count behind it */
+		add(t, 8); /* the credit for one that came */
+	}
+}
+
+/* Whether the queues took as many requests as predicted. */
+static void count(struct world_rank *self, const char *what, uint64_t bytes, uint64_t *before, struct traffic *expected, uint32_t p,
+		  const struct traffic *t)
+{
+	const struct mrw_queue *q = self->comms[0]->args.far->peer[p].queue;
+	if (q->reserved - before[p] != t->requests)
+		world_fail(self, "%s of %llu bytes: %llu requests to rank %u, not %llu", what, (unsigned long long)bytes,
+			   (unsigned long long)(q->reserved - before[p]), p, (unsigned long long)t->requests);
+	before[p] = q->reserved;
+	expected[p].requests += t->requests;
+	expected[p].bytes += t->bytes;
+}
+
 static void run(struct world_rank *self)
 {
 	struct marrow_comm *comm = self->comms[0];
@@ -140,14 +172,18 @@ static void run(struct world_rank *self)
 			if (!q)
 				continue;
 			predict(&task.args, self->rank, p, &t);
-			if (q->reserved - before[p] != t.requests)
-				world_fail(self, "step %zu (%s, %llu bytes): %llu requests to rank %u, not %llu", i, mrw_func_name(s->func),
-					   (unsigned long long)s->bytes, (unsigned long long)(q->reserved - before[p]), p,
-					   (unsigned long long)t.requests);
-			before[p] = q->reserved;
-			expected[p].requests += t.requests;
-			expected[p].bytes += t.bytes;
+			count(self, mrw_func_name(s->func), s->bytes, before, expected, p, &t);
 		}
+	}
+	static const uint64_t exchanges[] = {0, 1, 100, 512, 513, 100000, 1 << 20};
+	for (size_t i = 0; i < sizeof exchanges / sizeof exchanges[0]; i++) {
+		struct traffic t = {0, 0};
+		if (marrow_all_to_all(send, recv, exchanges[i], MARROW_INT8, comm, NULL) != MARROW_SUCCESS)
+			world_fail(self, "all_to_all: %s", marrow_last_error(comm));
+		predict_exchange(&comm->args.layout, exchanges[i], &t);
+		for (uint32_t p = 0; p < RANKS; p++)
+			if (comm->args.far->peer[p].queue)
+				count(self, "all_to_all", exchanges[i], before, expected, p, &t);
 	}
 	for (uint32_t p = 0; p < RANKS; p++)
 		if (comm->args.far->peer[p].queue)
