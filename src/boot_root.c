@@ -9,6 +9,7 @@
 #include "boot_setup.h"
 
 enum {
+	PARENT_MS = 100, /* between two looks whether a rank that is waited for has died */
 	REPORT_MS = 500, /* after the deadline: who lacks a link tells which */
 	LATE_MS = 1000   /* after a failure: ranks that come only now hear of it */
 };
@@ -184,6 +185,17 @@ static enum marrow_status fail_missing(const struct mrw_setup *setup)
 			setup->linking ? "is" : "waited", mrw_addr_text(&at, true, text));
 }
 
+/* Only while ranks are waited for: who has come here may leave the parent before the last of us is done. */
+static enum marrow_status check_parent(const struct mrw_setup *setup)
+{
+	struct mrw_boot *parent = setup->boot->parent;
+
+	for (uint32_t r = 0; parent && r < parent->nranks && r < 32; r++)
+		if (setup->boot->parent_members >> r & 1 && r != parent->rank && mrw_boot_is_gone(parent, r))
+			return mrw_fail(MARROW_REMOTE_ERROR, "%s in the communicator that this one is made from is gone", mrw_boot_name(parent, r));
+	return MARROW_SUCCESS;
+}
+
 static void push_all(struct mrw_setup *setup, enum mrw_frame_type type, uint64_t tag, const void *payload, size_t bytes)
 {
 	for (uint32_t i = 0; i < setup->ncontrols; i++)
@@ -222,6 +234,7 @@ enum marrow_status mrw_root_run(struct mrw_setup *setup)
 	enum marrow_status status = MARROW_SUCCESS;
 	uint32_t root_le = htole32(boot->rank);
 	uint8_t *table = NULL;
+	uint64_t look_ms;
 	size_t bytes = sizeof(struct mrw_boot_member) * boot->nranks;
 	static const uint8_t any[16];
 
@@ -241,7 +254,9 @@ enum marrow_status mrw_root_run(struct mrw_setup *setup)
 			status = fail_missing(setup);
 			goto fail;
 		}
-		MRW_TRY_GOTO(mrw_setup_step(setup, setup->deadline_ms));
+		MRW_TRY_GOTO(check_parent(setup));
+		look_ms = mrw_boot_now_ms() + PARENT_MS;
+		MRW_TRY_GOTO(mrw_setup_step(setup, boot->parent && look_ms < setup->deadline_ms ? look_ms : setup->deadline_ms));
 	}
 	memcpy(table, &root_le, sizeof root_le);
 	memcpy(table + sizeof root_le, setup->table, bytes);

@@ -102,7 +102,11 @@ enum marrow_status mrw_boot_open(struct mrw_boot **boot_out, const struct marrow
 	boot->timeout_ms = options && options->timeout_ms ? options->timeout_ms : OPEN_TIMEOUT_MS;
 	boot->pid = getpid();
 	boot->swap_fd = boot->again_fd = -1;
-	boot->without = options ? options->without : 0;
+	if (options) {
+		boot->without = options->without;
+		boot->parent = options->parent;
+		boot->parent_members = options->members;
+	}
 	memcpy(boot->key, id.key, sizeof boot->key);
 	boot->members = calloc(nranks, sizeof *boot->members);
 	boot->names = calloc(nranks, sizeof *boot->names);
@@ -120,6 +124,7 @@ enum marrow_status mrw_boot_open(struct mrw_boot **boot_out, const struct marrow
 		MRW_TRY_GOTO(make_links(boot));
 		MRW_TRY_GOTO(mrw_boot_meet(boot, &id, options && options->ifname ? options->ifname : ""));
 	}
+	boot->parent = NULL;
 	*boot_out = boot;
 	return MARROW_SUCCESS;
 fail:

@@ -21,6 +21,8 @@ struct mrw_boot_options {
 	uint64_t timeout_ms;   /* for open and for each exchange */
 	const char *ifname;    /* "" any; prefix; "=exact" */
 	uint32_t without;      /* of mrw_boot_make_again_id(), else 0: ranks that differ in it are told so */
+	struct mrw_boot *parent; /* where the ranks met before, or NULL: that one of `members` (bit r: its rank r) is gone from there ends the wait for it */
+	uint32_t members;
 };
 
 /* Chooses an interface (ifname; default: first non-loopback up one with an address, else loopback), listens on it, fills id.

@@ -413,7 +413,8 @@ static enum marrow_status join(struct marrow_comm *comm)
 {
 	struct mrw_device *d = &comm->device;
 	struct mrw_boot_options options = {comm->timeout_ms ? comm->timeout_ms : MRW_DEFAULT_INIT_MS, comm->init.ifname,
-					   comm->init.without};
+					   comm->init.without, comm->init.parent ? comm->init.parent->boot : NULL,
+					   comm->init.members};
 	struct introduction mine, *all = NULL;
 	struct mrw_page *page = NULL;
 	enum marrow_status status;

@@ -40,9 +40,10 @@ struct mrw_init {
 	char ifname[64];
 	char nics[256];
 	enum marrow_target target;
-	struct marrow_comm *parent;  /* split: NULL else; it may be gone by the end of a group: see parent_generation */
+	struct marrow_comm *parent;  /* split, shrink: NULL else; it may be gone by the end of a group: see parent_generation */
 	uint64_t parent_generation;
 	int32_t color, key;
+	uint32_t members;            /* bit r: rank r of the parent takes part */
 	uint32_t without;            /* shrink: bit r: rank r of the parent is left out */
 };
 

@@ -80,6 +80,8 @@ static enum marrow_status build(struct marrow_comm *comm, uint32_t without, cons
 		child->rank += r < comm->rank && !(without >> r & 1);
 		child->nranks += !(without >> r & 1);
 	}
+	child->init.parent = comm;
+	child->init.members = ~without;
 	child->init.without = without;
 	if (child->nranks > 1)
 		MRW_TRY_GOTO(mrw_boot_make_again_id(comm->boot, without, &child->init.id));

@@ -40,7 +40,7 @@ struct marrow_comm *mrw_comm_child(const struct marrow_comm *parent, const struc
 	child->init.local_rank = -1;
 	child->init.device = parent->device.info.ordinal;
 	child->init.parent = NULL;
-	child->init.without = 0;
+	child->init.without = child->init.members = 0;
 	__atomic_store_n(&child->life, MRW_LIFE_PENDING, __ATOMIC_RELEASE);
 	return child;
 }
@@ -78,6 +78,7 @@ static void take_place(struct marrow_comm *child, const struct vote *votes, uint
 		if (votes[r].color != votes[me].color)
 			continue;
 		child->nranks++;
+		child->init.members |= 1u << r;
 		child->rank += votes[r].key < votes[me].key || (votes[r].key == votes[me].key && r < me);
 		if (votes[r].key < votes[*first].key || (votes[r].key == votes[*first].key && r < *first))
 			*first = r;

@@ -131,6 +131,30 @@ static void forgotten(struct crew_member *self)
 	crew_finish(self);
 }
 
+/* A rank dies while it is waited for. */
+static void dies_meanwhile(struct crew_member *self)
+{
+	struct marrow_comm *left = NULL;
+	crew_init(self, BYTES, INIT_MS);
+	meet(&self->board->meeting, self->size);
+	if (self->rank == 1) {
+		sleep_ms(300);
+		mark_time(&self->board->words[0]);
+		kill(getpid(), SIGKILL);
+	}
+	if (self->rank == 2) {
+		await_error(self->comm, INIT_MS);
+	} else {
+		enum marrow_status status = marrow_comm_shrink(self->comm, (uint32_t[]){2}, 1, MARROW_SHRINK_DEFAULT, &left, NULL);
+		const char *text = marrow_last_error(NULL);
+		if (status != MARROW_REMOTE_ERROR || !strstr(text, "rank 1 (") || !strstr(text, "is gone"))
+			crew_fail(self, "\"%s\": %s", marrow_status_string(status), text);
+	}
+	if (now_ms() - self->board->words[0] > limit_ms(LEARN_MS))
+		crew_fail(self, "learnt it late");
+	crew_finish(self);
+}
+
 static struct meeting meeting;
 
 static bool ground(struct world_rank *self, struct ground *g)
@@ -274,6 +298,9 @@ int main(int argc, char **argv)
 	struct crew crew = {.doing = "a dead rank is not left out", .target = target, .size = 4, .seconds = 40};
 	crew_start(&crew, forgotten);
 	expect_true(crew.doing, crew_end(&crew, 2) == 0);
+	struct crew late = {.doing = "dies while it is waited for", .target = target, .size = 4, .seconds = 40};
+	crew_start(&late, dies_meanwhile);
+	expect_true(late.doing, crew_end(&late, 2) == 0);
 	run("sound", target, 4, sound);
 	struct census before = census_take();
 	run("aborted", target, 4, aborted);

@@ -61,6 +61,9 @@ static bool fill_set(struct world_rank *self, struct set *set, uint64_t *s)
 		for (uint32_t f = MRW_FUNC_COUNT; f < CALL_FUNCS; f++)
 			if (!add(self, set, call_func(f), sizes[i], -1, 0, s))
 				return false;
+	for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i += 2)
+		if (!add(self, set, MRW_FUNC_REDUCE, sizes[i], -1, 0, s) || !add(self, set, MRW_FUNC_REDUCE_SCATTER_V, sizes[i + 1], -1, 0, s))
+			return false;
 	return add(self, set, MRW_FUNC_BARRIER, 0, -1, 0, s) && add(self, set, MRW_FUNC_ALL_REDUCE, 30000, MRW_ALGO_BULK, 3, s) &&
 		add(self, set, MRW_FUNC_ALL_GATHER, 30000, MRW_ALGO_BULK, 5, s) && add(self, set, MRW_FUNC_ALL_REDUCE, 0, -1, 0, s) &&
 		add(self, set, MRW_FUNC_REDUCE_SCATTER, 5000, MRW_ALGO_ONESHOT, 7, s);

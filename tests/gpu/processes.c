@@ -20,7 +20,7 @@ enum { SMALL_ROOM = 64 << 10, LARGE_ROOM = 9 << 20, VARIANTS = 6 };
 
 static bool reduces(enum mrw_func func)
 {
-	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER;
+	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_REDUCE || func == MRW_FUNC_REDUCE_SCATTER_V;
 }
 
 /* Variants: plain, rank 0 in place, both in place, rank 1 misaligned, all odd, in place and odd. */

@@ -244,4 +244,13 @@ MUTANTS = [
            ["hosts"]),
     Mutant("reduce packets for a root on another host are not posted", [("src/collectives/reduce_packets.h", "(format == 1 || mrw_owns(a, p))", "(format == 1 || a->call.func != MRW_FUNC_REDUCE)")],
            ["hosts"]),
+
+    # Communicators out of communicators.
+    Mutant("ties of a split's keys have two winners", [("src/split.c", "child->rank += votes[r].key < votes[me].key || (votes[r].key == votes[me].key && r < me);",
+                                                        "child->rank += votes[r].key < votes[me].key;")], ["split"]),
+    Mutant("a refused split is the parent's end", [("src/split.c", "\tmine.status = child->async_status;", "\tif (child->async_status != MARROW_SUCCESS)\n\t\treturn child->async_status;")],
+           ["split"]),
+    Mutant("who is left out is not compared", [("src/boot_root.c", "if (le32toh(hello->without_le) != boot->without)", "if (le32toh(hello->without_le) == ~0u)")],
+           ["shrink"]),
+    Mutant("the root does not go on listening", [("src/boot_setup.c", "MRW_TRY_GOTO(listen_again(&setup));", "")], ["shrink"]),
 ]

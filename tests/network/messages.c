@@ -35,6 +35,7 @@ static const struct step steps[] = {
 	{MRW_FUNC_REDUCE_SCATTER, 300000, 0, MRW_ALGO_BULK}, {MRW_FUNC_ALL_GATHER, 12, 0, MRW_ALGO_ONESHOT},
 	{MRW_FUNC_ALL_GATHER, 700000, 0, MRW_ALGO_BULK}, {MRW_FUNC_BROADCAST, 1, 1, MRW_ALGO_ONESHOT},
 	{MRW_FUNC_BROADCAST, 1000000, 3, MRW_ALGO_BULK}, {MRW_FUNC_BARRIER, 0, 0, -1}, {MRW_FUNC_ALL_REDUCE, 0, 0, -1},
+	{MRW_FUNC_REDUCE, 100, 2, MRW_ALGO_ONESHOT}, {MRW_FUNC_REDUCE, 300000, 1, MRW_ALGO_BULK},
 };
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
@@ -69,7 +70,7 @@ static void staged(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t
 		else if (func != MRW_FUNC_BROADCAST || rank == root)
 			bytes[0] = mrw_chunk(block_bytes(a, p), a->call.chunk_bytes, a->call.channels, channel, t).bytes;
 	}
-	bool second = func == MRW_FUNC_ALL_REDUCE || (func == MRW_FUNC_BROADCAST && p != root);
+	bool second = func == MRW_FUNC_ALL_REDUCE || (func == MRW_FUNC_BROADCAST && p != root) || (func == MRW_FUNC_REDUCE && p == root);
 	if (second && t >= lag && t - lag < chunks)
 		bytes[1] = mrw_chunk(block_bytes(a, rank), a->call.chunk_bytes, a->call.channels, channel, t - lag).bytes;
 }
@@ -81,11 +82,11 @@ static void predict(const struct mrw_args *a, uint32_t rank, uint32_t p, struct 
 	if (a->call.func == MRW_FUNC_BARRIER || a->call.count == 0)
 		return;
 	for (uint32_t c = 0; c < a->call.channels; c++) {
-		bool whole = a->call.func == MRW_FUNC_ALL_REDUCE && a->call.algo == MRW_ALGO_ONESHOT;
+		bool whole = mrw_has_shares(a->call.func) && a->call.algo == MRW_ALGO_ONESHOT;
 		if (a->call.algo != MRW_ALGO_BULK) {
 			bool moves = a->call.func == MRW_FUNC_ALL_GATHER || a->call.func == MRW_FUNC_BROADCAST;
 			if (moves || whole) {
-				if (a->call.func != MRW_FUNC_BROADCAST || a->call.root == rank)
+				if (!mrw_has_root(a->call.func) || a->call.root == (a->call.func == MRW_FUNC_BROADCAST ? rank : p))
 					add_packets(t, a, c, a->bytes);
 				continue;
 			}

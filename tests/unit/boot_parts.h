@@ -65,7 +65,7 @@ static atomic_int *stage;
 static inline void *play(void *argument)
 {
 	struct part *part = argument;
-	struct mrw_boot_options options = {part->timeout_ms, part->ifname, 0};
+	struct mrw_boot_options options = {part->timeout_ms, part->ifname, 0, NULL, 0};
 	struct mrw_boot *boot = NULL;
 	uint64_t begin;
 
@@ -237,7 +237,7 @@ static inline enum marrow_status act_exchange(struct part *part, struct mrw_boot
 /* Exchanges; then ranks 0 and 3 go, and the others meet again without a word between them. */
 static inline enum marrow_status act_again(struct part *part, struct mrw_boot *boot)
 {
-	struct mrw_boot_options options = {part->timeout_ms, part->ifname, part->nranks > 3 ? 9 : 1};
+	struct mrw_boot_options options = {part->timeout_ms, part->ifname, part->nranks > 3 ? 9 : 1, NULL, 0};
 	struct part again = *part;
 	struct mrw_boot *fewer = NULL;
 	enum marrow_status status;
