@@ -28,15 +28,12 @@ struct variation {
 
 static const struct variation variations[] = {
 	{"small", 10, 11, false, -1},
-	{"small, the receiver is late", 10, 9, false, 1},
 	{"small, the sender is late", 10, 11, false, 0},
 	{"nothing sent", 0, 1, false, 0},
 	{"nothing received", 7, 0, false, 1},
 	{"small sent, large received", 10, 500000, false, 1},
 	{"large sent, small received", 500000, 10, false, 0},
-	{"large", 500000, 500001, false, -1},
 	{"large, the receiver is late", 900000, 400000, false, 1},
-	{"in a group", 30, 31, true, -1},
 	{"large in a group", 300000, 310000, true, 0},
 };
 enum { VARIATIONS = sizeof variations / sizeof variations[0] };
@@ -311,6 +308,19 @@ static void left(struct world_rank *self)
 		world_fail(self, "destroy: %s", marrow_last_error(NULL));
 }
 
+/* Across hosts a send ends only when its last credit is here. */
+static void check_credits(struct world_rank *self)
+{
+	const struct marrow_comm *c = self->comms[0];
+	const struct mrw_layout *l = &c->args.layout;
+	for (uint32_t k = 0; k < l->lanes; k++) {
+		const struct mrw_lane *lane = mrw_lane_at(l, c->arena.base, MRW_WAY_OUT, k, self->rank, 1 - self->rank);
+		uint64_t taken = __atomic_load_n(&lane->count, __ATOMIC_RELAXED);
+		if (taken != lane->chunks)
+			world_fail(self, "a send returned with %llu of %llu chunks taken", (unsigned long long)taken, (unsigned long long)lane->chunks);
+	}
+}
+
 /* One transfer, and both ends leave at once: nothing may be on its way to who has left. */
 static void leave(struct world_rank *self)
 {
@@ -325,6 +335,8 @@ static void leave(struct world_rank *self)
 						    : marrow_recv(g.recv, count, MARROW_FLOAT32, 0, c, g.stream);
 	if (status != MARROW_SUCCESS)
 		world_fail(self, "a transfer: %s", marrow_last_error(c));
+	if (self->rank == 0 && hosts_count(self->nranks) > 1)
+		check_credits(self);
 	if (ground_leave(&g, self->comms, 1) != MARROW_SUCCESS)
 		world_fail(self, "destroy: %s", marrow_last_error(NULL));
 }

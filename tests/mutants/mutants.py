@@ -1,10 +1,10 @@
 """The mutants: small wrong edits, one mistake each, that somebody could make. run (beside this file) applies them.
 
 edits: (file, text that occurs there exactly once, replacement). tests: which tests of run are tried first; a mutant has survived
-only when all the others have passed too. tsan_only: no other tool can see it on this kind of machine."""
+only when all the others have passed too. tsan_only: no other tool can see it on this kind of machine. extra: tried with --all, or by name."""
 import collections
 
-Mutant = collections.namedtuple("Mutant", "name edits tests tsan_only", defaults=[False])
+Mutant = collections.namedtuple("Mutant", "name edits tests tsan_only extra", defaults=[False, False])
 
 ORDER = "src/device/order_host.h"
 TEAM = "src/device/team_host.h"
@@ -160,32 +160,32 @@ MUTANTS = [
                                      (LANE, "return (uint32_t)(h->number >> m->a.layout.lane_shift) & 1;", "return (uint32_t)(h->number >> m->a.layout.lane_shift) & 0;")],
            ["exchanges"]),
     Mutant("a chunk more than there are slots", [(LANE, "mrw_stand_reached(h, h->chunks + 1 - MRW_LANE_SLOTS)", "mrw_stand_reached(h, h->chunks - MRW_LANE_SLOTS)")],
-           ["exchanges", "tsan exchanges"]),
+           ["random 3", "exchanges"]),
     Mutant("chunks are counted without order", [(LANE, "mrw_publish(&mrw_stand_other(m, h)->count,", "mrw_store_relaxed(&mrw_stand_other(m, h)->count,")],
            ["tsan exchanges"], True),
     Mutant("chunks are not observed", [(LANE, "\tmrw_observed(&h->own->count);\n", "")], ["tsan exchanges"], True),
     Mutant("no vote after a step", [(LANE, "\tok = !mrw_team_any(team, !ok);\n\tif (team->index == 0)", "\tif (team->index == 0)")], ["tsan exchanges", "exchanges teams"]),
-    Mutant("nobody is told which lane goes on", [(TEAM, "\tmrw_team_sync(team);\n\treturn (uint32_t)", "\treturn (uint32_t)")], ["team", "exchanges teams"]),
-    Mutant("idle lanes stay behind", [(LANES, "own->first += r->count;", "own->first += own->place ? r->count : 0;")], ["exchanges"]),
+    Mutant("nobody is told which lane goes on", [(TEAM, "\tmrw_team_sync(team);\n\treturn (uint32_t)", "\treturn (uint32_t)")], ["team", "exchanges teams"], extra=True),
+    Mutant("idle lanes stay behind", [(LANES, "own->first += r->count;", "own->first += own->place ? r->count : 0;")], ["exchanges"], extra=True),
     Mutant("a lane is waited for alone", [(LANES, "for (; rest != 0; rest &= rest - 1) {\n\t\t\t\tuint32_t l = mrw_lowest_bit(rest);",
                                            "for (; rest != 0; rest = 0) {\n\t\t\t\tuint32_t l = mrw_lowest_bit(*active);")],
            ["exchanges"]),
-    Mutant("the last of a lane's chunks is lost", [(SCHEDULE, "((all - 1 - first) >> l->lane_shift) + 1 : 0", "((all - 1 - first) >> l->lane_shift) + (all < 4) : 0")], ["schedule"]),
+    Mutant("the last of a lane's chunks is lost", [(SCHEDULE, "((all - 1 - first) >> l->lane_shift) + 1 : 0", "((all - 1 - first) >> l->lane_shift) + (all < 4) : 0")], ["schedule"], extra=True),
     Mutant("calls of a group change places", [(EXCHANGE, "const struct mrw_transfer *list = list_of(tasks[i]);\n\t\tfor (uint32_t k = 0; k < tasks[i]->listed; k++)",
                                                "const struct mrw_transfer *list = list_of(tasks[i ^ (i ^ 1) % count]);\n\t\tfor (uint32_t k = 0; k < tasks[i]->listed; k++)")],
-           ["exchanges"]),
-    Mutant("sends do not see that something runs", [(LANES, "if (team->index == 0 && (word & MRW_CHANNEL_BUSY)) {", "if (team->index != 0 && (word & MRW_CHANNEL_BUSY)) {")], ["pairs"]),
-    Mutant("sends leave their mark behind", [(LANES, "mrw_load_relaxed(&state->word) & ~MRW_CHANNEL_BUSY);", "mrw_load_relaxed(&state->word));")], ["exchanges"]),
+           ["exchanges"], extra=True),
+    Mutant("sends do not see that something runs", [(LANES, "if (team->index == 0 && (word & MRW_CHANNEL_BUSY)) {", "if (team->index != 0 && (word & MRW_CHANNEL_BUSY)) {")], ["pairs"], extra=True),
+    Mutant("sends leave their mark behind", [(LANES, "mrw_load_relaxed(&state->word) & ~MRW_CHANNEL_BUSY);", "mrw_load_relaxed(&state->word));")], ["exchanges"], extra=True),
     Mutant("sizes are not compared", [(TRANSFER, "return bytes != t->bytes || (words & 0xff)", "return (words & 0xff)")], ["pairs"]),
     Mutant("a send does not wait for its recv", [(LANE, "h->step == (h->way == MRW_WAY_IN ? MRW_STEP_HEAR_FIRST : MRW_STEP_HEAR_LAST)", "h->step == (h->way == MRW_WAY_IN ? MRW_STEP_HEAR_FIRST : MRW_STEPS + 1)"),
                                                  (LANE, "if (home && h->way == MRW_WAY_OUT && h->step <= MRW_STEP_HEAR_LAST) {", "if (home && h->way == MRW_WAY_OUT && h->step > MRW_STEP_HEAR_LAST) {")],
            ["exchanges", "pairs"]),
-    Mutant("a send and its recv are not told apart from others", [(TRANSFER, "|| (words & 0xff) != (mrw_line_words(t->func, t->type) & 0xff);", "|| (words & 0xff) > 99;")], ["pairs"]),
-    Mutant("a lost end is not asked for in a group", [(LANES, "for (uint32_t n = looks % count; n > 0; n--)", "for (uint32_t n = 0; n > 0; n--)")], ["pairs"]),
+    Mutant("a send and its recv are not told apart from others", [(TRANSFER, "|| (words & 0xff) != (mrw_line_words(t->func, t->type) & 0xff);", "|| (words & 0xff) > 99;")], ["pairs"], extra=True),
+    Mutant("a lost end is not asked for in a group", [(LANES, "for (uint32_t n = looks % count; n > 0; n--)", "for (uint32_t n = 0; n > 0; n--)")], ["pairs"], extra=True),
 
     # Across hosts.
     Mutant("a chunk's count goes before it", [(LANE, "mrw_far_range(a, p, index, false, l->outbox + mrw_lane_chunk_offset(", "mrw_far_range(a, p, index + 1, true, l->outbox + mrw_lane_chunk_offset("),
-                                              (LANE, "mrw_far_word(a, p, index + n - 1, mrw_lane_offset(", "mrw_far_word(a, p, index, mrw_lane_offset(")], ["hosts exchanges"]),
+                                              (LANE, "mrw_far_word(a, p, index + n - 1, mrw_lane_offset(", "mrw_far_word(a, p, index, mrw_lane_offset(")], ["hosts", "hosts exchanges"]),
     Mutant("credits are on their way to who has left", [(LANE, "if (h->step == MRW_STEP_DRAIN || !h->far || h->way != MRW_WAY_OUT)", "if (h->step == MRW_STEP_DRAIN || h->far || h->way != MRW_WAY_OUT)"),
                                                         (LANE, "\th->step = MRW_STEP_DRAIN;\n\treturn true;", "\th->step = MRW_STEP_DRAIN;\n\treturn false;")], ["hosts pairs"]),
     Mutant("a round's counter goes before its chunks", [(SEND, "uint64_t at = index;", "uint64_t at = index + 1;"),
