@@ -1,5 +1,4 @@
-/* data.c - every operation on data through NCCL's interface, its bits against the reference. Arguments: groups of functions to leave
- * out ("-name"). */
+/* data.c - every operation on data through NCCL's interface, its bits against the reference. */
 #include "ranks.h"
 #include "support/reference.h"
 
@@ -10,7 +9,6 @@
 enum { MOST_COUNT = 6007, TYPES = ncclNumTypes, OPS = 7 };
 
 static const size_t counts[] = {0, 1, 1000, MOST_COUNT};
-static bool without_p2p, without_reduce;
 
 struct room {
 	size_t elem;
@@ -70,12 +68,10 @@ static void reductions(struct rank *self, struct room *room, int type, int op, s
 	same(self, room->recv, room->wanted, bytes, "all_reduce", type, op, count);
 	OK(ncclReduceScatter(room->send, room->recv, count, nt, made, self->comm, NULL));
 	same(self, room->recv, room->wanted + (size_t)self->rank * bytes, bytes, "reduce_scatter", type, op, count);
-	if (!without_reduce) {
-		memset(room->recv, 0xa5, bytes);
-		OK(ncclReduce(room->send, self->rank == root ? room->recv : NULL, count, nt, made, root, self->comm, NULL));
-		if (self->rank == root)
-			same(self, room->recv, room->wanted, bytes, "reduce", type, op, count);
-	}
+	memset(room->recv, 0xa5, bytes);
+	OK(ncclReduce(room->send, self->rank == root ? room->recv : NULL, count, nt, made, root, self->comm, NULL));
+	if (self->rank == root)
+		same(self, room->recv, room->wanted, bytes, "reduce", type, op, count);
 	OK(ncclAllReduce(room->send, room->send, count, nt, made, self->comm, NULL));
 	same(self, room->send, room->wanted, bytes, "all_reduce in place", type, op, count);
 	if (op >= ncclNumOps)
@@ -98,8 +94,6 @@ static void moves(struct rank *self, struct room *room, int type, size_t count, 
 	memcpy(room->recv, room->send, bytes);
 	OK(ncclBcast(room->recv, count, nt, root, self->comm, NULL));
 	same(self, room->recv, room->inputs[root], bytes, "bcast", type, 0, count);
-	if (without_p2p)
-		return;
 	memset(room->recv, 0xa5, n * bytes);
 	OK(ncclGather(room->send, self->rank == root ? room->recv : NULL, count, nt, root, self->comm, NULL));
 	if (self->rank == root)
@@ -166,12 +160,8 @@ static void residence(struct rank *self)
 	OK(ncclRedOpDestroy(late, self->comm));
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-	for (int i = 1; i < argc; i++) {
-		without_p2p = without_p2p || strcmp(argv[i], "-p2p") == 0;
-		without_reduce = without_reduce || strcmp(argv[i], "-reduce") == 0;
-	}
 	ranks_environment();
 	ranks_run(1, residence, NULL);
 	ranks_run(1, body, NULL);

@@ -7,8 +7,6 @@
 
 enum { COUNT = 3000, RANKS = 4 };
 
-static bool without_p2p;
-
 /* Two communicators, three operations, three types; counts of 0; in a nested group. */
 static void mixed(struct rank *self, ncclUniqueId id)
 {
@@ -74,7 +72,7 @@ static void alone(void)
 	}
 	for (int r = 0; r < RANKS; r++)
 		CHECK(data[r][COUNT - 1] == RANKS - 1, "rank %d has %g", r, (double)data[r][COUNT - 1]);
-	if (!without_p2p) {
+	{
 		float ring[RANKS][16];
 		OK(ncclGroupStart());
 		for (int r = 0; r < RANKS; r++) {
@@ -142,13 +140,49 @@ static void misuse(void)
 	CHECK(out == 3, "%g", (double)out);
 }
 
-int main(int argc, char **argv)
+enum { CROSS_COUNT = 300000 };
+
+/* Everybody to everybody, itself too, each rank in an order of its own, with a collective among the calls; then one alone. */
+static void crossed(struct rank *self)
+{
+	int n = self->nranks, sum = self->rank, total = -1;
+	int *out = malloc((size_t)n * CROSS_COUNT * sizeof *out), *in = malloc((size_t)n * CROSS_COUNT * sizeof *in);
+	for (int to = 0; to < n; to++)
+		for (int i = 0; i < CROSS_COUNT; i++)
+			out[to * CROSS_COUNT + i] = (self->rank * n + to) * CROSS_COUNT + i;
+	OK(ncclGroupStart());
+	for (int k = 0; k < n; k++) {
+		int to = (self->rank + k) % n, from = (self->rank * 2 + n - k) % n;
+		size_t count = CROSS_COUNT - (size_t)(self->rank + to), expected = CROSS_COUNT - (size_t)(self->rank + from);
+		if (self->rank % 2)
+			OK(ncclRecv(in + from * CROSS_COUNT, expected, ncclInt32, from, self->comm, NULL));
+		OK(ncclSend(out + to * CROSS_COUNT, count, ncclInt32, to, self->comm, NULL));
+		if (self->rank % 2 == 0)
+			OK(ncclRecv(in + from * CROSS_COUNT, expected, ncclInt32, from, self->comm, NULL));
+		if (k == self->rank)
+			OK(ncclAllReduce(&sum, &sum, 1, ncclInt32, ncclSum, self->comm, NULL));
+	}
+	OK(ncclGroupEnd());
+	CHECK(sum == n * (n - 1) / 2, "sum in the group: %d", sum);
+	for (int from = 0; from < n; from++) {
+		size_t last = CROSS_COUNT - (size_t)(self->rank + from) - 1;
+		int first_value = (from * n + self->rank) * CROSS_COUNT;
+		CHECK(in[from * CROSS_COUNT] == first_value && in[(size_t)from * CROSS_COUNT + last] == first_value + (int)last,
+		      "rank %d from %d: %d ... %d", self->rank, from, in[from * CROSS_COUNT], in[(size_t)from * CROSS_COUNT + last]);
+	}
+	OK(ncclAllReduce(&self->rank, &total, 1, ncclInt32, ncclSum, self->comm, NULL));
+	CHECK(total == n * (n - 1) / 2, "sum after the group: %d", total);
+	free(out);
+	free(in);
+}
+
+int main(void)
 {
 	ncclUniqueId second;
-	without_p2p = argc > 1 && strcmp(argv[1], "-p2p") == 0;
 	ranks_environment();
 	misuse();
 	alone();
+	ranks_run(3, crossed, NULL);
 	if (OK(ncclGetUniqueId(&second)))
 		ranks_run_bare(3, mixed, &second);
 	return ranks_verdict();

@@ -98,7 +98,9 @@ bool check_fill_inputs(struct perf_worker *worker, const struct perf_test *test,
 		worker_buffers(worker, rank, test, iteration, &send, &recv);
 		if (!memory_fill(worker->run, region - GUARD_BYTES, UNTOUCHED, bytes + 2 * GUARD_BYTES))
 			return false;
-		if (worker->run->collective->rooted && worker->run->collective->kind != PERF_GATHER && worker->run->collective->kind != PERF_REDUCE && (int)rank->rank != test->root)
+		enum perf_kind kind = worker->run->collective->kind;
+		bool all_send = !worker->run->collective->rooted || kind == PERF_GATHER || kind == PERF_REDUCE;
+		if (!all_send && (int)rank->rank != test->root)
 			continue;
 		if (!fill_input(worker, test, rank->rank, region + (send - region), test->layout.send))
 			return false;
@@ -213,7 +215,7 @@ static bool scatters(const struct perf_run *run)
 static bool arrives(const struct perf_run *run, const struct perf_test *test, uint32_t rank, uint32_t v)
 {
 	enum perf_kind kind = run->collective->kind;
-	if (kind == PERF_GATHER)
+	if (kind == PERF_GATHER || kind == PERF_REDUCE)
 		return (int)rank == test->root;
 	return kind != PERF_SENDRECV || (v + 1) % run->nranks == rank;
 }

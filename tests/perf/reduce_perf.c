@@ -15,6 +15,6 @@ static double bus_factor(uint32_t nranks)
 
 int main(int argc, char **argv)
 {
-	static const struct perf_collective reduce = { "Reduce", PERF_REDUCE, true, true, layout, bus_factor };
+	static const struct perf_collective reduce = { "Reduce", PERF_REDUCE, true, true, false, layout, bus_factor };
 	return perf_main(argc, argv, &reduce);
 }
