@@ -172,7 +172,7 @@ enum mrw_posted_kind { MRW_POSTED_OPERATION, MRW_POSTED_ROUND, MRW_POSTED_KINDS 
 #define MRW_LINES_BUDGET (5ull << 20)
 #define MRW_STAGING_BUDGET (16ull << 20)
 #define MRW_HOST_STAGING_BUDGET (8ull << 20)
-#define MRW_MAX_UNITS 1024u
+#define MRW_MAX_UNITS 2048u
 #define MRW_MAX_LINES 276u /* two ranks, 64 channels: 2 MiB in one shot */
 #define MRW_MAX_CHUNK_BYTES (64u << 10)
 #define MRW_LANE_PACKETS_BUDGET (512ull << 10)
