@@ -1,6 +1,7 @@
 /* binding.h - inside libnccl.so.2: NCCL's functions over the public C API of Marrow.
  *
- * handle.c    communicator handles, who may use one when          comm.c     creation, end, state
+ * handle.c    communicator handles, who may use one when          make.c     creation of communicators
+ * comm.c      their end and state
  * result.c    statuses and texts                                  job.c      creation in the background (blocking = 0)
  * config.c    ncclConfig_t of every version                       group.c    what waits for a group's end
  * env.c       NCCL_* variables, log lines                         data.c     collectives and point to point
@@ -103,9 +104,10 @@ bool nccl_handle_close(struct ncclComm *comm);
 /* Waits until the caller is the only thread inside, 10 s at most. */
 bool nccl_handle_alone(struct ncclComm *comm);
 
-/* comm.c */
+/* make.c */
 /* After a creation: remembers rank, size and device, prints what NCCL_DEBUG asks for, LIVE. */
 void nccl_comm_made(struct ncclComm *comm);
+/* comm.c */
 /* What the public functions of these names do outside a group, and a group's end for them. */
 ncclResult_t nccl_comm_finalize_now(struct ncclComm *comm);
 ncclResult_t nccl_comm_destroy_now(struct ncclComm *comm);
