@@ -28,7 +28,7 @@ enum mrw_kernel {
 
 /* No kernel's thread may need more stack (cuobjdump -res-usage). The driver takes local memory for all threads of a device when the first
  * kernel that needs it is launched, and holds every later launch until all kernels have left: communicators make it do so at init. */
-#define MRW_STACK_BYTES 192u
+#define MRW_STACK_BYTES 256u
 /* The same for the kernels of communicators that span hosts (-DMRW_FAR=1): taken when a process makes its first one. */
 #define MRW_FAR_STACK_BYTES 256u
 
