@@ -186,6 +186,7 @@ enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct mar
 enum marrow_status mrw_comm_create(struct marrow_comm **out, uint32_t nranks, const struct marrow_unique_id *id, uint32_t rank,
 				   int32_t local_rank, const struct marrow_config *config)
 {
+	mrw_comm_sweep();
 	struct marrow_comm *comm = mrw_comm_take();
 	enum marrow_status status;
 	if (!comm)
@@ -390,12 +391,11 @@ enum marrow_status marrow_comm_destroy(struct marrow_comm *comm)
 	if (is_handle(comm, MRW_LIFE_LIVE))
 		status = finalize(comm);
 	if (status == MARROW_TIMEOUT) {
-		/* A kernel may still touch the memory: it stays until the process ends. */
-		mrw_log(MRW_LOG_WARN, "operations did not leave within %d ms; the communicator's memory is kept", MRW_DRAIN_MS);
-		comm->device_open = false;
-		comm->network = NULL;
-		status = MARROW_SUCCESS;
+		mrw_log(MRW_LOG_WARN, "operations did not leave within %d ms: the communicator's memory is kept until they have", MRW_DRAIN_MS);
+		mrw_comm_defer(comm);
+		return MARROW_SUCCESS;
 	}
+	mrw_comm_sweep();
 	mrw_comm_dismantle(comm);
 	mrw_comm_give_back(comm);
 	return status;

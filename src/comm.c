@@ -63,6 +63,47 @@ void mrw_comm_give_back(struct marrow_comm *comm)
 	pthread_mutex_unlock(&handles_lock);
 }
 
+/* Destroyed, but not yet to be freed. */
+static struct marrow_comm *deferred;
+
+void mrw_comm_defer(struct marrow_comm *comm)
+{
+	mrw_boot_close(comm->boot);
+	comm->boot = NULL;
+	__atomic_store_n(&comm->life, MRW_LIFE_FREE, __ATOMIC_RELEASE);
+	pthread_mutex_lock(&handles_lock);
+	comm->next_free = deferred;
+	deferred = comm;
+	pthread_mutex_unlock(&handles_lock);
+}
+
+void mrw_comm_sweep(void)
+{
+	struct marrow_comm *waiting, *next, *stay = NULL, **end = &stay;
+	pthread_mutex_lock(&handles_lock);
+	waiting = deferred;
+	deferred = NULL;
+	pthread_mutex_unlock(&handles_lock);
+	if (!waiting)
+		return;
+	for (struct marrow_comm *comm = waiting; comm; comm = next) {
+		next = comm->next_free;
+		comm->next_free = NULL;
+		if (comm->device.runtime->left(&comm->device)) {
+			mrw_log(MRW_LOG_INFO, "the operations of a destroyed communicator have left: its memory is free now");
+			mrw_comm_dismantle(comm);
+			mrw_comm_give_back(comm);
+		} else {
+			*end = comm;
+			end = &comm->next_free;
+		}
+	}
+	pthread_mutex_lock(&handles_lock);
+	*end = deferred;
+	deferred = stay;
+	pthread_mutex_unlock(&handles_lock);
+}
+
 /* What a rank says of itself before memory is made. */
 struct introduction {
 	uint32_t wire_version, library_version;

@@ -110,6 +110,10 @@ enum marrow_status mrw_comm_open(struct marrow_comm *comm);
 /* Does what comm->init says: the blocking part of marrow_comm_init(). On failure everything is undone but the handle. */
 enum marrow_status mrw_comm_build(struct marrow_comm *comm);
 void mrw_comm_dismantle(struct marrow_comm *comm);
+/* A destroyed communicator whose operations have not left: hangs up, and keeps its memory until they have. Then a later sweep frees it: every
+ * creation and destruction of a communicator sweeps. */
+void mrw_comm_defer(struct marrow_comm *comm);
+void mrw_comm_sweep(void);
 /* Claims the communicator for this thread in a public call; the error says why not. */
 enum marrow_status mrw_comm_enter(struct marrow_comm *comm, const char *call);
 enum marrow_status mrw_comm_leave(struct marrow_comm *comm, enum marrow_status status);

@@ -107,7 +107,7 @@ MARROW_API enum marrow_status marrow_comm_get_properties(const struct marrow_com
  * and none may follow. A peer that goes on calling gets MARROW_REMOTE_ERROR. */
 MARROW_API enum marrow_status marrow_comm_finalize(struct marrow_comm *comm);
 /* Finalizes if need be and frees. Memory that a peer still maps lives until that peer lets go. After a failure it waits up to 5 s for
- * operations to leave; if they do not, their memory is kept until the process ends. MARROW_REMOTE_ERROR: the NIC could not bring the
+ * operations to leave; if they do not, their memory is kept, and freed by the first later init or destroy that finds them gone. MARROW_REMOTE_ERROR: the NIC could not bring the
  * last of them to a rank on another host; all is freed even so. Not while the thread's group holds calls of the communicator. NULL
  * is allowed. */
 MARROW_API enum marrow_status marrow_comm_destroy(struct marrow_comm *comm);

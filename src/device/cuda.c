@@ -357,6 +357,16 @@ static enum marrow_status cuda_finish(struct mrw_device *d, bool (*poll)(void *a
 	return status;
 }
 
+static bool cuda_left(struct mrw_device *d)
+{
+	int previous = mrw_cuda_enter(d);
+	bool left = cudaEventQuery((cudaEvent_t)d->event) == cudaSuccess;
+	if (!left)
+		(void)cudaGetLastError();
+	mrw_cuda_leave(previous);
+	return left;
+}
+
 static enum marrow_status copy(struct mrw_device *d, void *dst, const void *src, uint64_t bytes, void *stream)
 {
 	uint64_t capture = 0;
@@ -396,6 +406,7 @@ const struct mrw_runtime mrw_cuda_runtime = {
 	.launch = cuda_launch,
 	.join = cuda_join,
 	.finish = cuda_finish,
+	.left = cuda_left,
 	.copy = cuda_copy,
 	.poke = mrw_cuda_poke,
 };

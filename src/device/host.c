@@ -333,6 +333,12 @@ static enum marrow_status host_finish(struct mrw_device *d, bool (*poll)(void *a
 	return MARROW_SUCCESS;
 }
 
+static bool host_left(struct mrw_device *d)
+{
+	(void)d;
+	return true;
+}
+
 static enum marrow_status host_copy(struct mrw_device *d, void *dst, const void *src, uint64_t bytes, void *stream)
 {
 	(void)d;
@@ -367,6 +373,7 @@ const struct mrw_runtime mrw_host_runtime = {
 	.launch = host_launch,
 	.join = host_join,
 	.finish = host_finish,
+	.left = host_left,
 	.copy = host_copy,
 	.poke = host_poke,
 };

@@ -95,6 +95,8 @@ struct mrw_runtime {
 	/* Waits until the last launch is done, calling poll(arg) about every millisecond; gives up when poll says false
 	 * (MARROW_TIMEOUT, no text). */
 	enum marrow_status (*finish)(struct mrw_device *d, bool (*poll)(void *arg), void *arg);
+	/* After a finish that gave up: whether what it waited for is done by now. Does not wait, and needs no stream of the user's. */
+	bool (*left)(struct mrw_device *d);
 	/* Copies n bytes on the stream (one-rank communicators). */
 	enum marrow_status (*copy)(struct mrw_device *d, void *dst, const void *src, uint64_t bytes, void *stream);
 	/* Copies words from or to an own arena behind the kernels' back (init, the end and tests; nothing in flight). */

@@ -204,6 +204,67 @@ static void modest_cap(void)
 	pthread_join(other, NULL);
 }
 
+/* Operations that do not leave: a host target that says so. */
+static bool has_left;
+static struct mrw_runtime stuck;
+
+static enum marrow_status open_stuck(struct mrw_device *d, int32_t ordinal, int32_t local_rank)
+{
+	enum marrow_status status = mrw_host_runtime.open(d, ordinal, local_rank);
+	d->runtime = &stuck;
+	return status;
+}
+
+static enum marrow_status finish_never(struct mrw_device *d, bool (*poll)(void *arg), void *arg)
+{
+	(void)d;
+	(void)poll;
+	(void)arg;
+	return has_left ? MARROW_SUCCESS : MARROW_TIMEOUT;
+}
+
+static bool left(struct mrw_device *d)
+{
+	(void)d;
+	return has_left;
+}
+
+/* Memory of operations that have not left stays, the handle does not, and a later destroy or init frees it. */
+static void stuck_operations(void)
+{
+	struct marrow_unique_id id;
+	uint32_t rank;
+	stuck = mrw_host_runtime;
+	stuck.open = open_stuck;
+	stuck.finish = finish_never;
+	stuck.left = left;
+	mrw_comm_runtime = &stuck;
+	for (int by_init = 0; by_init < 2; by_init++) {
+		struct marrow_comm *pair[2] = {NULL, NULL};
+		int before = open_files();
+		has_left = true;
+		CHECK(marrow_get_unique_id(&id) == MARROW_SUCCESS);
+		CHECK(marrow_group_start() == MARROW_SUCCESS);
+		for (uint32_t r = 0; r < 2; r++)
+			CHECK(marrow_comm_init(&pair[r], 2, &id, r, &host) == MARROW_SUCCESS);
+		CHECK(marrow_group_end() == MARROW_SUCCESS);
+		has_left = false;
+		for (uint32_t r = 0; r < 2; r++) {
+			CHECK(marrow_comm_destroy(pair[r]) == MARROW_SUCCESS);
+			CHECK(marrow_comm_rank(pair[r], &rank) == MARROW_INVALID_ARGUMENT);
+			CHECK(marrow_comm_destroy(pair[r]) == MARROW_INVALID_ARGUMENT);
+		}
+		struct marrow_comm *other = alone(); /* sweeps, in vain */
+		CHECK(open_files() > before);
+		has_left = true;
+		if (by_init)
+			CHECK(marrow_comm_destroy(alone()) == MARROW_SUCCESS);
+		CHECK(marrow_comm_destroy(other) == MARROW_SUCCESS);
+		CHECK(open_files() == before);
+	}
+	mrw_comm_runtime = NULL;
+}
+
 int main(void)
 {
 	struct world w = {.target = MARROW_TARGET_HOST, .nranks = 2, .ncomms = 1, .timeout_ms = 20000};
@@ -215,6 +276,7 @@ int main(void)
 	failures += world_run(&w, leaves_early);
 	failures += world_run(&w, aborts_idle);
 	destroyed_elsewhere();
+	stuck_operations();
 	absurd_world();
 	w.nranks = 3;
 	failures += world_run(&w, leaves_properly);
