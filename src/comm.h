@@ -60,6 +60,7 @@ struct marrow_comm {
 	struct mrw_network *network; /* NULL: all ranks are on this host */
 	uint32_t near_count;         /* ranks of this host, this one included */
 	uint32_t hosts;
+	struct mrw_reach reach;      /* more than one rank: who is a peer */
 	struct mrw_args args;        /* the constant part of every launch */
 	uint32_t channel_cap;
 	uint32_t max_ctas;

@@ -164,8 +164,8 @@ enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, c
 		MRW_TRY(check_buffer(comm, func, "send", send, send_bytes));
 	MRW_TRY(check_buffer(comm, func, "recv", recv, recv_bytes));
 
-	struct mrw_select_input in = {func, comm->device.runtime->target, block, comm->nranks, comm->args.layout, comm->channel_cap,
-				      comm->forced_algo, comm->forced_channels};
+	struct mrw_select_input in = {func, comm->device.runtime->target, block, comm->nranks, comm->args.layout,
+				      comm->args.far ? comm->args.far->nics : 0, comm->channel_cap, comm->forced_algo, comm->forced_channels};
 	struct mrw_plan plan = mrw_select(&in);
 	if (mrw_log_topic_enabled(MRW_TOPIC_SELECT))
 		mrw_log_note(MRW_TOPIC_SELECT, "select: %s %llu bytes: %s, %u channels, chunk %u, lag %u (%s)", mrw_func_name(func),
@@ -182,7 +182,7 @@ enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, c
 	a->out = recv ? recv : nowhere;
 	a->bytes = block;
 	a->share_bytes = mrw_has_shares(func) ? mrw_share_bytes(block, comm->nranks) : 0;
-	bool whole = plan.algo == MRW_ALGO_ONESHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
+	bool whole = plan.algo != MRW_ALGO_TWOSHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
 	a->units = (uint32_t)mrw_units_per_channel(whole ? block : a->share_bytes, plan.channels);
 	bool reduces = func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER;
 	if (reduces)

@@ -60,8 +60,11 @@ enum marrow_type {
 #undef MARROW_X
 };
 
-/* Reduction operations. Within a host the reduction runs in rank order: ((x0 + x1) + x2) + ...
+/* Reduction operations. The reduction runs in rank order: ((x0 + x1) + x2) + ...
  * 8- and 16-bit floats accumulate in float32, everything else in its own type; integers wrap; the result is rounded once.
+ * Along rails (several hosts, each with as many ranks, more than one: marrow_comm_properties.rails) it runs host by host: the ranks of each
+ * host in rank order, rounded to the type; then these results, in the order of the hosts' lowest ranks, rounded once more. The order depends on
+ * nothing else: not on count, algorithm, channels or NICs. All ranks get identical bits.
  * avg divides that sum once by the number of ranks (integers truncate towards zero). min and max: a NaN in any
  * input makes the result NaN. Every NaN result has one bit pattern: positive, quiet, payload zero (0x7fc00000, 0x7e00, ...).
  * premulsum operations are made by marrow_op_create_premulsum() and have values from MARROW_OP_DYNAMIC up. */

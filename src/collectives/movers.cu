@@ -2,6 +2,10 @@
 #include "device/kernels.h"
 #include "move_packets.h"
 #include "move_bulk.h"
+#if MRW_FAR
+#include "move_railshot.h"
+#include "move_rail.h"
+#endif
 #include "prove.h"
 
 /* signals: threads at the block's end that are its signal warp. */
@@ -16,9 +20,16 @@
 MRW_KERNEL(mrw_move_packets_kernel, mrw_move_packets, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(mrw_move_bulk_kernel, mrw_move_bulk, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 MRW_KERNEL(mrw_prove_kernel, mrw_prove, MRW_BLOCK_THREADS, 0)
+#if MRW_FAR
+MRW_KERNEL(mrw_move_railshot_kernel, mrw_move_railshot, MRW_PACKET_THREADS, 0)
+MRW_KERNEL(mrw_move_rail_kernel, mrw_move_rail, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
+#define MRW_RAILS (const void *)mrw_move_railshot_kernel, (const void *)mrw_move_rail_kernel
+#else
+#define MRW_RAILS NULL, NULL
+#endif
 
 extern "C" const struct mrw_cuda_movers mrw_cuda_movers = {{
-	(const void *)mrw_move_packets_kernel, (const void *)mrw_move_bulk_kernel, (const void *)mrw_prove_kernel}};
+	(const void *)mrw_move_packets_kernel, (const void *)mrw_move_bulk_kernel, MRW_RAILS, (const void *)mrw_prove_kernel}};
 
 /* A function of its own: its argument must be in memory. */
 static __device__ __noinline__ void fill_stack(uint32_t *stack, uint32_t value)

@@ -102,8 +102,7 @@ MRW_DEV bool mrw_unit_reduce(const uint32_t reduction, uint32_t channel, const s
 		uint32_t payload[2] = {own[0], own[1]};
 		if (p != a->rank) {
 			struct mrw_where w = {seq, channel, p, MRW_WAIT_PACKET, 0, 0};
-			if (!mrw_wait_packet(a, mrw_packets_at(&a->layout, a->arena[a->rank], 0, channel, a->rank, p, seq & 1) + i,
-					     w, payload))
+			if (!mrw_wait_packet(a, mrw_packets_from(a, 0, channel, p, seq & 1) + i, w, payload))
 				return false;
 		}
 		mrw_unit_combine(reduction, acc, payload, p == 0);
@@ -146,8 +145,7 @@ MRW_DEV bool mrw_units_collect(uint32_t index, uint32_t size, uint32_t channel, 
 			continue;
 		uint32_t payload[2];
 		struct mrw_where w = {seq, channel, p, MRW_WAIT_PACKET, 0, 0};
-		if (!mrw_wait_packet(a, mrw_packets_at(&a->layout, a->arena[a->rank], 1, channel, a->rank, p, seq & 1) + i, w,
-				     payload))
+		if (!mrw_wait_packet(a, mrw_packets_from(a, 1, channel, p, seq & 1) + i, w, payload))
 			return false;
 		mrw_unit_store(a->out + block.offset, (uint64_t)u.first + i, block.bytes, payload);
 	}
@@ -239,7 +237,7 @@ MRW_DEV void mrw_quick_send(uint32_t channel, const struct mrw_args *a, uint32_t
 {
 	for (uint32_t q = 1; q < a->nranks; q++) {
 		uint32_t p = mrw_peer(a, q);
-		struct mrw_packet *slots = mrw_packets_at(&a->layout, a->arena[p], 0, channel, p, a->rank, seq & 1) + base;
+		struct mrw_packet *slots = mrw_packets_at(&a->layout, a->arena[p], 0, channel, mrw_writer_slot(p, a->rank), seq & 1) + base;
 		MRW_UNROLL
 		for (uint32_t k = 0; k < MRW_UNIT_BATCH; k++)
 			if (base + k * step < count)
@@ -260,7 +258,7 @@ MRW_DEV bool mrw_quick_own(const uint32_t reduction, uint32_t channel, const str
 				mrw_unit_combine(reduction, acc[k], b->own[k], p == 0);
 			continue;
 		}
-		const struct mrw_packet *slots = mrw_packets_at(&a->layout, a->arena[a->rank], 0, channel, a->rank, p, seq & 1) + base;
+		const struct mrw_packet *slots = mrw_packets_at(&a->layout, a->arena[a->rank], 0, channel, mrw_writer_slot(a->rank, p), seq & 1) + base;
 		for (uint32_t polls = 0;; polls++) {
 			bool all = true;
 			MRW_UNROLL

@@ -2,11 +2,15 @@
 #include "device/kernels.h"
 #include "reduce_packets.h"
 #include "reduce_bulk.h"
+#include "reduce_railshot.h"
+#include "reduce_rail.h"
 
 #define MRW_BODY(name, call) \
 	static void name(const struct mrw_team *team, uint32_t channel, const struct mrw_args *args) { call(team, channel, args); }
 MRW_BODY(packets, mrw_reduce_packets)
 MRW_BODY(bulk, mrw_reduce_bulk)
 MRW_BODY(local, mrw_reduce_local)
+MRW_BODY(railshot, mrw_reduce_railshot)
+MRW_BODY(rail, mrw_reduce_rail)
 
-const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local}};
+const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local, railshot, rail}};

@@ -2,6 +2,10 @@
 #include "device/kernels.h"
 #include "reduce_packets.h"
 #include "reduce_bulk.h"
+#if MRW_FAR
+#include "reduce_railshot.h"
+#include "reduce_rail.h"
+#endif
 
 /* signals: threads at the block's end that are its signal warp. */
 #define MRW_KERNEL(name, call, threads, signals) \
@@ -15,6 +19,13 @@
 MRW_KERNEL(MRW_TYPED(mrw_packets), mrw_reduce_packets, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(MRW_TYPED(mrw_bulk), mrw_reduce_bulk, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 MRW_KERNEL(MRW_TYPED(mrw_local), mrw_reduce_local, MRW_BLOCK_THREADS, 0)
+#if MRW_FAR
+MRW_KERNEL(MRW_TYPED(mrw_railshot), mrw_reduce_railshot, MRW_PACKET_THREADS, 0)
+MRW_KERNEL(MRW_TYPED(mrw_rail), mrw_reduce_rail, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
+#define MRW_RAILS (const void *)MRW_TYPED(mrw_railshot), (const void *)MRW_TYPED(mrw_rail)
+#else
+#define MRW_RAILS NULL, NULL
+#endif
 
 extern "C" const struct mrw_cuda_reducers MRW_TYPED(mrw_cuda_reducers) = {{
-	(const void *)MRW_TYPED(mrw_packets), (const void *)MRW_TYPED(mrw_bulk), (const void *)MRW_TYPED(mrw_local)}};
+	(const void *)MRW_TYPED(mrw_packets), (const void *)MRW_TYPED(mrw_bulk), (const void *)MRW_TYPED(mrw_local), MRW_RAILS}};

@@ -19,6 +19,8 @@ enum mrw_algo {
 	MRW_ALGO_ONESHOT,  /* packets, everybody to everybody */
 	MRW_ALGO_TWOSHOT,  /* packets to the owner of a share, result packets to all */
 	MRW_ALGO_BULK,     /* chunks pushed into staging, in rounds */
+	MRW_ALGO_RAILSHOT, /* along rails: packets within the host, then to the same rank of every other host */
+	MRW_ALGO_RAIL,     /* the same with chunks, in rounds */
 	MRW_ALGO_COUNT
 };
 

@@ -252,7 +252,9 @@ static uint32_t channels_of(const struct row *row, const struct mrw_layout *l)
 
 static uint64_t base_bytes(enum base base, const struct mrw_layout *l, uint32_t func, uint64_t elem, uint32_t n, uint32_t channels)
 {
-	uint64_t shares = mrw_has_shares(func) ? n : 1, c = channels ? channels : 1, packets = l->units * MRW_UNIT_BYTES;
+	uint64_t shares = mrw_has_shares(func) ? n : 1, c = channels ? channels : 1;
+	/* Along rails a slot of packets holds a block for each host, where these differ. */
+	uint64_t packets = l->units / (func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER ? l->cells : 1) * MRW_UNIT_BYTES;
 	switch (base) {
 	case BASE_ELEMENT: return elem;
 	case BASE_UNIT: return MRW_UNIT_BYTES;
@@ -290,6 +292,8 @@ static struct call call_of(const struct world_rank *self, const struct row *row,
 	c.op = row->level[FACTOR_OP];
 	c.channels = channels_of(row, l);
 	c.algo = cover->algo;
+	if (l->near_slots > 0) /* along rails: the two algorithms there are, and the library's choice */
+		c.algo = c.algo == MRW_ALGO_ONESHOT ? MRW_ALGO_RAILSHOT : c.algo == MRW_ALGO_BULK ? MRW_ALGO_RAIL : -1;
 	c.seed = seed;
 	c.style = row->level[FACTOR_STYLE] ? FILL_SPECIAL : FILL_MIXED;
 	c.stream = (uint32_t)(mixed >> 40 & 1);

@@ -54,14 +54,14 @@ MUTANTS = [
                                                           "(uint32_t)(v.unit[1] >> 32) == seq")], ["random"]),
     Mutant("the second flag of a packet is not checked", [(FLAG, "(uint32_t)(v.unit[0] >> 32) == seq && (uint32_t)(v.unit[1] >> 32) == seq",
                                                            "(uint32_t)(v.unit[0] >> 32) == seq")], ["random"]),
-    Mutant("a packet's parity is stuck", [(WIRE, "mrw_writer_slot(owner, writer)) * 2 + parity;", "mrw_writer_slot(owner, writer)) * 2 + parity * 0;")],
+    Mutant("a packet's parity is stuck", [(WIRE, "slot - l->near_slots) * 2 + parity;", "slot - l->near_slots) * 2 + parity * 0;")],
            ["random"]),
-    Mutant("an opening's parity is stuck", [(OPERATION, "->heard[seq & 1][a->rank].line", "->heard[seq & 0][a->rank].line"),
-                                            (FAULT, "->heard[seq & 1][peer].line", "->heard[seq & 0][peer].line")], ["random"]),
+    Mutant("an opening's parity is stuck", [(OPERATION, "mrw_slot_there(a, p), seq & 1)->line", "mrw_slot_there(a, p), 0)->line"),
+                                            (FAULT, "mrw_slot_here(a, peer), seq & 1)->line", "mrw_slot_here(a, peer), 0)->line")], ["random"]),
     Mutant("no scrub", [(OPERATION, "\t\tmrw_scrub(team, a, op->seq, (op->seq - 1) & 1);\n", "")], ["stale flags"]),
     Mutant("the scrub takes the wrong parity", [(OPERATION, "mrw_scrub(team, a, op->seq, (op->seq - 1) & 1)", "mrw_scrub(team, a, op->seq, op->seq & 1)")],
            ["stale flags"]),
-    Mutant("the scrub forgets the second exchange", [(OPERATION, "f < (l->nranks > 2 ? MRW_FORMATS : 1)", "f < 1")], ["stale flags"]),
+    Mutant("the scrub forgets the second exchange", [(OPERATION, "f < l->packet_formats", "f < 1")], ["stale flags"]),
 
     # Seq.
     Mutant("an operation ends without its peers' opening lines", [(OPERATION, "if (channel == 0 && ok) {", "if (channel != channel) {")],
@@ -73,10 +73,10 @@ MUTANTS = [
            ["random"]),
 
     # Rounds.
-    Mutant("rounds are not waited for", [(PEER, "if (p != a->rank)\n\t\t\tok = mrw_wait_reached", "if (p >= a->nranks)\n\t\t\tok = mrw_wait_reached")],
+    Mutant("rounds are not waited for", [(PEER, "if (mrw_is_peer(a, p))\n\t\t\tok = mrw_wait_reached", "if (p >= a->nranks)\n\t\t\tok = mrw_wait_reached")],
            ["random"]),
     Mutant("the round waited for is off by one", [(PEER, "round - lag + 1, w)", "round - lag, w)")], ["tsan", "random"]),
-    Mutant("a round is published early", [(PEER, "[a->rank], round + 1)", "[a->rank], round + 2)")], ["tsan", "random"]),
+    Mutant("a round is published early", [(PEER, "mrw_slot_there(a, p)), round + 1)", "mrw_slot_there(a, p)), round + 2)")], ["tsan", "random"]),
     Mutant("rounds are forgotten between operations", [(PEER, "channel[channel].round, rounds);", "channel[channel].round, rounds - 1);")], ["random"]),
     Mutant("half the staging slots", [(WIRE, "#define MRW_ROUND_SLOTS 2u", "#define MRW_ROUND_SLOTS 1u")], ["rounds"]),
     Mutant("one lag too many", [(WIRE, "#define MRW_MAX_LAG 1u ", "#define MRW_MAX_LAG 2u ")], ["rounds"]),
@@ -91,10 +91,10 @@ MUTANTS = [
                                                             "\t\t\tmrw_rounds_publish(team, channel, a, round);")], ["random 3", "matrix"]),
 
     # Layout and schedule.
-    Mutant("staging of two writers overlaps", [(WIRE, "at += writers * MRW_ROUND_SLOTS * chunk;", "at += writers * (MRW_ROUND_SLOTS - 1) * chunk;")], ["wire"]),
-    Mutant("packets of two channels overlap", [(WIRE, "((uint64_t)channel * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2",
-                                                "((uint64_t)channel * (l->nranks - 2) + mrw_writer_slot(owner, writer)) * 2")], ["wire"]),
-    Mutant("the second packets lie on the first", [(WIRE, "at += writers * 2 * units * sizeof(struct mrw_packet);", "at += writers * units * sizeof(struct mrw_packet);")],
+    Mutant("staging of two writers overlaps", [(WIRE, "at += places * MRW_ROUND_SLOTS * cells", "at += places * (MRW_ROUND_SLOTS - 1) * cells")], ["wire"]),
+    Mutant("packets of two channels overlap", [(WIRE, "((uint64_t)channel * (l->slots - l->near_slots) + slot - l->near_slots) * 2 +",
+                                                "((uint64_t)channel * (l->slots - l->near_slots - 1) + slot - l->near_slots) * 2 +")], ["wire"]),
+    Mutant("the second packets lie on the first", [(WIRE, "at += places * 2 * l->units * sizeof", "at += places * l->units * sizeof")],
            ["wire"]),
     Mutant("writers below and above share a slot", [(WIRE, "return writer < owner ? writer : writer - 1;", "return writer < owner ? writer : writer - owner;")],
            ["wire", "random 3"]),
@@ -102,7 +102,7 @@ MUTANTS = [
            ["schedule"]),
     Mutant("the last channel misses units", [(SCHEDULE, "return units / channels + (units % channels != 0);", "return units / channels;")], ["schedule"]),
     Mutant("the last chunk is lost", [(SCHEDULE, "return all / channels + (channel < all % channels);", "return all / channels;")], ["schedule"]),
-    Mutant("more packets than the slots hold", [(SELECT, "uint64_t want = ceil_div(units, in->layout.units);", "uint64_t want = 1;")], ["select", "matrix"]),
+    Mutant("more packets than the slots hold", [(SELECT, "uint64_t want = ceil_div(units, units_room(in, plan->algo));", "uint64_t want = 1;")], ["select", "matrix"]),
 
     # Data.
     Mutant("the tail of a chunk is not copied", [(COPY, "\tif (at < bytes)\n\t\tmrw_store_part(dst + at,", "\tif (bytes == 0)\n\t\tmrw_store_part(dst + at,")],
@@ -125,8 +125,8 @@ MUTANTS = [
            ["random 3"]),
     Mutant("packets are averaged without the division", [(REDUCE_PACKETS, "average ? mrw_divide(acc[e], nranks) : acc[e]", "acc[e]")], ["random"]),
     Mutant("chunks are averaged without the division", [(REDUCE_BULK, "average ? mrw_divide(acc[k][e], nranks) : acc[k][e]", "acc[k][e]")], ["random teams"]),
-    Mutant("runs are averaged without the division", [(RUN, "acc[e] = mrw_divide(acc[e], s.nranks);", "acc[e] = acc[e] + 0;")], ["random"]),
-    Mutant("odd vectors are averaged without the division", [(REDUCE_BULK, "s.average ? mrw_divide(acc[e], s.nranks) : acc[e]", "acc[e]")], ["random"]),
+    Mutant("runs are averaged without the division", [(RUN, "acc[e] = mrw_divide(acc[e], s.divisor);", "acc[e] = acc[e] + 0;")], ["random"]),
+    Mutant("odd vectors are averaged without the division", [(REDUCE_BULK, "s.average ? mrw_divide(acc[e], s.divisor) : acc[e]", "acc[e]")], ["random"]),
     Mutant("small integers are divided before they wrap", [(REDUCE, "return (int32_t)(int8_t)x / (int32_t)nranks;", "return x / (int32_t)nranks;")], ["random"]),
     Mutant("NaNs keep their payload", [(REDUCE, "w[i] = MRW_IS_NAN(x) ? 0x7fc00000u : mrw_bits_from_f32(x);", "w[i] = mrw_bits_from_f32(x);")], ["random"]),
     Mutant("one rank keeps its NaNs", [(LAUNCH, "plan.algo == MRW_ALGO_LOCAL && !a->scaled && !(reduces && is_float((uint32_t)type));", "plan.algo == MRW_ALGO_LOCAL && !a->scaled;")],
@@ -152,14 +152,14 @@ MUTANTS = [
 
     # Across hosts.
     Mutant("a round's counter goes before its chunks", [(SEND, "uint64_t at = index;", "uint64_t at = index + 1;"),
-                                                        (SEND, "mrw_far_word(a, p, at, offsetof(struct mrw_control, rounds)", "mrw_far_word(a, p, index, offsetof(struct mrw_control, rounds)")],
+                                                        (SEND, "mrw_far_word(a, channel, p, at, mrw_round_offset", "mrw_far_word(a, channel, p, index, mrw_round_offset")],
            ["hosts"]),
-    Mutant("the outbox has one parity of packets", [(FAR, "a->layout.outbox, format, channel, a->rank, p, parity);", "a->layout.outbox, format, channel, a->rank, p, 0);")], ["hosts"]),
+    Mutant("the outbox has one parity of packets", [(FAR, "a->layout.outbox, format, channel, a->far->peer[p].here, parity);", "a->layout.outbox, format, channel, a->far->peer[p].here, 0);")], ["hosts"]),
     Mutant("what was posted is posted again", [(SEND, "*note = 0;", "(void)seq;")], ["hosts messages"]),
     Mutant("the second exchange stays here", [(REDUCE_BULK, "mrw_stage_note(team, a, 1, channel, mrw_peer(a, q), round, s.bytes);", "mrw_stage_note(team, a, 1, channel, mrw_peer(a, q), round, 0);")],
            ["hosts"]),
     Mutant("empty blocks are sent", [(REDUCE_PACKETS, "if (mrw_is_far(a, p) && count > 0)", "if (mrw_is_far(a, p))")], ["hosts messages"]),
-    Mutant("a greeting carries no call", [(FAULT, "mrw_is_far(a, peer) ? &mrw_control(a, a->rank)->heard[seq & 1][peer].call", "mrw_is_far(a, peer) ? &mrw_control(a, a->rank)->heard[~seq & 1][peer].call")],
+    Mutant("a greeting carries no call", [(FAULT, "mrw_slot_here(a, peer), seq & 1)->call", "mrw_slot_here(a, peer), ~seq & 1)->call")],
            ["hosts mismatch"]),
     Mutant("poison stays on its host", [(FAULT, "\t\tmrw_far_poison(a, p, cause);", "\t\treturn;"), NO_REPORT], ["hosts first fault"]),
 

@@ -1,5 +1,6 @@
 #include "support/call.h"
 #include "support/device_memory.h"
+#include "support/hosts.h"
 
 #include "comm.h"
 
@@ -33,6 +34,8 @@ int call_buffers_make(struct world_rank *self, struct call_buffers *b, size_t ro
 	b->expected = malloc(room);
 	for (uint32_t r = 0; r < self->nranks; r++)
 		b->inputs[r] = malloc(room);
+	for (uint32_t h = 0; world_rails(self->world) && h < hosts_count(self->nranks); h++)
+		b->partial[h] = malloc(room);
 	if (on_cuda(self)) {
 		if (device_alloc(&memory, total(b)) != 0 || device_alloc(&scalar, 8) != 0) {
 			world_fail(self, "cannot allocate: %s", device_error());
@@ -62,6 +65,8 @@ void call_buffers_free(struct world_rank *self, struct call_buffers *b)
 	free(b->expected);
 	for (uint32_t r = 0; r < self->nranks; r++)
 		free(b->inputs[r]);
+	for (uint32_t h = 0; h < WORLD_MAX_RANKS; h++)
+		free(b->partial[h]);
 }
 
 static bool reduces(const struct call *call)
@@ -87,7 +92,7 @@ static size_t recv_bytes(const struct world_rank *self, const struct call *call)
 
 static bool is_in_place(const struct world_rank *self, const struct call *call)
 {
-	return call->in_place >> self->rank & 1;
+	return call->in_place >> self->rank % 16 & 1;
 }
 
 /* Where this rank's buffers lie within its areas. */
@@ -98,7 +103,7 @@ static void place(const struct world_rank *self, const struct call *call, struct
 	b->used = ((sent > received ? sent : received) + 63) / 64 * 64;
 	if (b->used > b->room)
 		abort(); /* a call too large for its buffers */
-	uint32_t how = call->misaligned >> 2 * self->rank & 3;
+	uint32_t how = call->misaligned >> 2 * (self->rank % 16) & 3;
 	size_t send_off = how == 1 ? elem : how == 2 ? 1 : 0, recv_off = how == 3 ? elem : send_off;
 	b->send = b->memory + GUARD + send_off;
 	b->recv = b->memory + GUARD + area(b) + GUARD + recv_off;
@@ -227,8 +232,15 @@ static void expect(struct world_rank *self, struct call_buffers *b, const struct
 		inputs[r] = b->inputs[r];
 		fill_scalar(scalars + r * elem, call->type, call->seed, r);
 	}
-	reference_all_reduce(b->expected, inputs, self->nranks, call->count, call->type,
-			     call->op >= 5 ? MARROW_OP_DYNAMIC : (enum marrow_op)call->op, scalars);
+	enum marrow_op op = call->op >= 5 ? MARROW_OP_DYNAMIC : (enum marrow_op)call->op;
+	if (!world_rails(self->world)) {
+		reference_all_reduce(b->expected, inputs, self->nranks, call->count, call->type, op, scalars);
+		return;
+	}
+	uint32_t host[WORLD_MAX_RANKS];
+	for (uint32_t r = 0; r < self->nranks; r++)
+		host[r] = hosts_of(r, self->nranks);
+	reference_rails(b->expected, b->partial, inputs, self->nranks, host, call->count, call->type, op, scalars);
 }
 
 static bool guarded(const struct call_buffers *b, const uint8_t *from, const uint8_t *to)

@@ -31,6 +31,11 @@ uint16_t reference_f32_to_bf16(float value);
 void reference_all_reduce(void *out, const void *const *inputs, uint32_t nranks, size_t count, enum marrow_type type,
 			  enum marrow_op op, const void *scalars);
 
+/* The order along rails: the same over the ranks of each host, rounded to the type, then over the hosts' results. host: of each rank, numbered
+ * from 0 by first ranks. partial: room for count elements for each host. */
+void reference_rails(void *out, void *const *partial, const void *const *inputs, uint32_t nranks, const uint32_t *host, size_t count,
+		     enum marrow_type type, enum marrow_op op, const void *scalars);
+
 enum fill_style {
 	FILL_MIXED,  /* random mantissas and signs; exponents spread over 2^+-12 (f32, bf16), 2^+-8 (f16), 2^+-24 (f64) */
 	FILL_SPECIAL /* half of the indices as FILL_MIXED, the others zeros of both signs, denormals, infinities, values near the

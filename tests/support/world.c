@@ -50,6 +50,13 @@ uint64_t world_seed(void)
 	return seed;
 }
 
+bool world_rails(const struct world *world)
+{
+	uint32_t hosts = world->target == MARROW_TARGET_HOST ? hosts_count(world->nranks) : 1;
+	bool direct = world->algo && (strcmp(world->algo, "oneshot") == 0 || strcmp(world->algo, "twoshot") == 0 || strcmp(world->algo, "bulk") == 0);
+	return hosts > 1 && world->nranks % hosts == 0 && world->nranks > hosts && !direct;
+}
+
 int world_gpus(const char **why)
 {
 	int n = device_count();
@@ -71,6 +78,7 @@ static void *run_rank(void *p)
 	struct marrow_config config = MARROW_CONFIG_INIT;
 	config.target = w->target;
 	config.max_ctas = w->max_ctas;
+	config.algo = w->algo;
 	config.timeout_ms = w->timeout_ms ? w->timeout_ms : 60000;
 	struct hosts_place place;
 	hosts_place(&place, self->rank, self->nranks, &config);
