@@ -26,6 +26,11 @@ LAUNCH = "src/launch.c"
 POST = "src/proxyless/post.h"
 FAR = "src/device/far.h"
 SEND = "src/device/send.h"
+RAIL = "src/collectives/rail.h"
+REDUCE_RAIL = "src/collectives/reduce_rail.h"
+REDUCE_RAILSHOT = "src/collectives/reduce_railshot.h"
+MOVE_RAILSHOT = "src/collectives/move_railshot.h"
+REACH = "src/collectives/reach.c"
 POLL = "src/proxyless/poll.h"
 CQE = "src/proxyless/cqe.h"
 
@@ -139,8 +144,8 @@ MUTANTS = [
 
     # Faults.
     Mutant("another call at the end goes unnoticed", [(FLAG, "if (hash != a->call.hash) {", "if (hash == 0) {")], ["mismatch"]),
-    Mutant("another call in a wait goes unnoticed", [(FAULT, "return mrw_opening_seen(a, seq, peer, &hash) && hash != a->call.hash;",
-                                                      "return mrw_opening_seen(a, seq, peer, &hash) && hash == 0 && seq != 0;")], ["mismatch"]),
+    Mutant("another call in a wait goes unnoticed", [(FAULT, "return mrw_is_peer(a, peer) && mrw_opening_seen(a, seq, peer, &hash) && hash != a->call.hash;",
+                                                      "return mrw_is_peer(a, peer) && mrw_opening_seen(a, seq, peer, &hash) && hash == 0 && seq != 0;")], ["mismatch"]),
     Mutant("the hash leaves out the count", [(LAUNCH, "\tc.hash = 0;\n", "\tc.hash = 0;\n\tc.count = 0;\n")], ["mismatch"]),
     Mutant("the abort word is not read", [(FLAG, "if (abort != 0) {", "if (abort == 1) {")], ["lifetimes"]),
     Mutant("the deadline is not read", [(FLAG, "if (waited > a->deadline_ns) {", "if (waited > a->deadline_ns << 20) {")], ["first fault"]),
@@ -162,6 +167,36 @@ MUTANTS = [
     Mutant("a greeting carries no call", [(FAULT, "mrw_slot_here(a, peer), seq & 1)->call", "mrw_slot_here(a, peer), ~seq & 1)->call")],
            ["hosts mismatch"]),
     Mutant("poison stays on its host", [(FAULT, "\t\tmrw_far_poison(a, p, cause);", "\t\treturn;"), NO_REPORT], ["hosts first fault"]),
+
+    # Along rails.
+    Mutant("a host's sum reads what is being written", [(REDUCE_RAIL, "0, channel, 0, round - a->call.lag) + (uint64_t)host", "0, channel, 0, round) + (uint64_t)host")], ["rails"]),
+    Mutant("the rail's sum reads what is being written", [(REDUCE_RAIL, "0, channel, a->layout.near_slots, round - a->call.lag)", "0, channel, a->layout.near_slots, round)")],
+           ["rails"]),
+    Mutant("results are passed on before they are here", [(RAIL, "src = mrw_staging_from(a, 1, channel, mrw_rail_rank(a, h, a->far->local), round - a->call.lag);",
+                                                           "src = mrw_staging_from(a, 1, channel, mrw_rail_rank(a, h, a->far->local), round);")], ["rails"]),
+    Mutant("a broadcast is passed on before it is here", [(RAIL, "src = mrw_staging_from(a, 0, channel, a->call.root, round - a->call.lag)", "src = mrw_staging_from(a, 0, channel, a->call.root, round)")],
+           ["rails"]),
+    Mutant("a host's sum stays here", [(REDUCE_RAIL, "mrw_stage_note(team, a, 0, channel, mrw_rail_rank(a, host, a->far->local), round, s.bytes);",
+                                        "mrw_stage_note(team, a, 0, channel, mrw_rail_rank(a, host, a->far->local), round, 0);")], ["rails"]),
+    Mutant("the last exchange is not waited for", [(SCHEDULE, "return mrw_rounds(chunks, mrw_rail_last(func) - mrw_rail_first(func), lag);",
+                                                    "return mrw_rounds(chunks, mrw_rail_last(func) - mrw_rail_first(func), lag) - 1;")], ["rails"]),
+    Mutant("hosts' packets are added in another order", [(REDUCE_RAILSHOT, "for (uint32_t h = 0; h < a->far->hosts; h++) {\n\t\t\tif (h == a->far->host)",
+                                                          "for (uint32_t n = 0, h = a->far->host; n < a->far->hosts; n++, h = h + 1 < a->far->hosts ? h + 1 : 0) {\n\t\t\tif (h == a->far->host)"),
+                                                         (REDUCE_RAILSHOT, "mrw_unit_combine(reduction, acc, payload, h == 0);", "mrw_unit_combine(reduction, acc, payload, n == 0);")],
+           ["rails 3"]),
+    Mutant("hosts' sums are averaged twice", [(REDUCE_RAILSHOT, "mrw_unit_narrow(acc, false, 1, sum);", "mrw_unit_narrow(acc, a->average != 0, a->far->per_host, sum);")], ["rails"]),
+    Mutant("packets leave before the team has put them", [(REDUCE_RAILSHOT, "if (!mrw_team_any(team, !ok)) /* the outbox is full */", "if (ok)")], ["rails teams"]),
+    Mutant("packets of an all-gather leave before the team has put them",
+           [(MOVE_RAILSHOT, "\tmrw_team_sync(team);\n\treturn mrw_railshot_post(mrw_team_high(team), team->size, channel, a, seq, r.count) && mrw_railshot_relay",
+             "\treturn mrw_railshot_post(mrw_team_high(team), team->size, channel, a, seq, r.count) && mrw_railshot_relay")], ["rails teams"]),
+    Mutant("a barrier does not wait for its host", [(MOVE_RAILSHOT, "if (!mrw_railshot_take(channel, a, seq, mrw_rail_rank(a, a->far->host, mrw_rail_local(a, q)), 0, got))",
+                                                     "if (channel > 0 && !mrw_railshot_take(channel, a, seq, mrw_rail_rank(a, a->far->host, mrw_rail_local(a, q)), 0, got))")],
+           ["rails barrier"]),
+    Mutant("near and far peers share slots", [(REACH, "return reach->per_host - 1 + mrw_writer_slot(reach->host[rank]", "return mrw_writer_slot(reach->host[rank]")], ["reach", "rails"]),
+    Mutant("cells of two rounds overlap", [(WIRE, "round % MRW_ROUND_SLOTS * l->cells * l->chunk_bytes;", "round % MRW_ROUND_SLOTS * l->chunk_bytes;")], ["wire"]),
+    Mutant("poison is not passed on", [(FAULT, "if (mrw_cause_origin(poison) == a->rank || mrw_is_sparse(a))", "if (mrw_cause_origin(poison) == a->rank)"), NO_REPORT],
+           ["rails first fault"]),
+    Mutant("a round's counter goes by another NIC", [(SEND, "mrw_far_word(a, channel, p, at, mrw_round_offset", "mrw_far_word(a, 0, p, at, mrw_round_offset")], ["rails nics"]),
 
     # The NIC's queue.
     Mutant("ranges become ready out of order", [(POST, "mrw_load_relaxed(&q->ready) != first; spins++", "mrw_load_relaxed(&q->ready) != first && spins < 1; spins++")],
