@@ -122,7 +122,7 @@ static enum marrow_status configure(struct marrow_comm *comm, const struct marro
 		algo = config.algo;
 	comm->forced_algo = algo[0] ? mrw_algo_from_name(algo) : -1;
 	if (algo[0] && comm->forced_algo < 0)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "algorithm \"%s\": use oneshot, twoshot, bulk, railshot or rail (MARROW_ALGO, config.algo)", algo);
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "algorithm \"%s\": use oneshot, twoshot, bulk, railshot, rail or ring (MARROW_ALGO, config.algo)", algo);
 	if (config.host_id)
 		host_id = config.host_id;
 	if (strlen(host_id) >= sizeof comm->init.host_id)

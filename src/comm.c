@@ -355,7 +355,7 @@ static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct int
 	MRW_TRY(agree(comm, mrw_network_open(&comm->network, &place, count, &comm->arena), "open its NIC"));
 	MRW_TRY(agree(comm, mrw_network_connect(comm->network, comm->boot), "connect to the ranks on other hosts"));
 	comm->args.far = mrw_network_far(comm->network);
-	mrw_log(MRW_LOG_INFO, "%u hosts: %s (%s); NIC %s, %u queue pairs", comm->hosts, comm->reach.rails ? "along rails" : "every rank with every other one",
+	mrw_log(MRW_LOG_INFO, "%u hosts: %s (%s); NIC %s, %u queue pairs", comm->hosts, comm->reach.rails ? "along rails" : comm->reach.ring ? "in a ring" : "every rank with every other one",
 		comm->reach.reason, mrw_network_nic_name(comm->network), mrw_network_queues(comm->network));
 	return MARROW_SUCCESS;
 }

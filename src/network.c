@@ -110,6 +110,13 @@ static void describe_peers(struct mrw_network *n)
 		far->peer[p].here = mrw_reach_slot(reach, rank, p);
 		far->peer[p].there = mrw_reach_slot(reach, p, rank);
 	}
+	if (reach->ring) {
+		far->hosts = reach->nranks;
+		far->per_host = 1;
+		far->host = reach->position[rank];
+		for (uint32_t p = 0; p < reach->nranks; p++)
+			far->at[reach->position[p]] = p;
+	}
 	if (!reach->rails)
 		return;
 	far->hosts = reach->hosts;

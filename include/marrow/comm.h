@@ -22,8 +22,9 @@ struct marrow_config {
 	uint64_t timeout_ms;     /* deadline of every device wait and of init, at most 2^40; 0: 30 min for waits, 5 min for init (MARROW_TIMEOUT_MS) */
 	const char *host_id;     /* overrides this rank's host identity (MARROW_HOST_ID); emulates several hosts */
 	const char *socket_ifname; /* interface for the bootstrap, prefix match, '=' prefix exact (MARROW_SOCKET_IFNAME) */
-	const char *algo;        /* forces an algorithm where it applies (MARROW_ALGO): oneshot twoshot bulk, along rails railshot rail. The
-				    first three make every rank a peer of every other one: no rails */
+	const char *algo;        /* forces an algorithm where it applies (MARROW_ALGO): oneshot twoshot bulk, along rails railshot rail. Over
+				    several hosts the first three make every rank a peer of every other one (no rails), and ring each rank a
+				    peer of its two neighbours; all ranks alike */
 	const char *nics;        /* RDMA devices for ranks on other hosts, by name, comma-separated (MARROW_NICS); the ranks of a host take
 				    turns, and several each where there are more NICs than ranks */
 };

@@ -64,7 +64,12 @@ enum marrow_type {
  * 8- and 16-bit floats accumulate in float32, everything else in its own type; integers wrap; the result is rounded once.
  * Along rails (several hosts, each with as many ranks, more than one: marrow_comm_properties.rails) it runs host by host: the ranks of each
  * host in rank order, rounded to the type; then these results, in the order of the hosts' lowest ranks, rounded once more. The order depends on
- * nothing else: not on count, algorithm, channels or NICs. All ranks get identical bits.
+ * nothing else: not on count, algorithm, channels or NICs.
+ * In a ring (several hosts, where algorithm "ring" is asked for) the order of the ring is host by host, within a host by rank. The sum of the
+ * block that a rank owns begins with the rank behind it in the ring and ends with itself, rounded to the type after each addition. Of
+ * reduce_scatter rank r owns the block it gets; an all_reduce is cut into nranks blocks of ceil(ceil(bytes / 16) / nranks) * 16 bytes, the
+ * last ones maybe short or empty, and rank r owns block r.
+ * All ranks get identical bits, run after run.
  * avg divides that sum once by the number of ranks (integers truncate towards zero). min and max: a NaN in any
  * input makes the result NaN. Every NaN result has one bit pattern: positive, quiet, payload zero (0x7fc00000, 0x7e00, ...).
  * premulsum operations are made by marrow_op_create_premulsum() and have values from MARROW_OP_DYNAMIC up. */

@@ -4,6 +4,7 @@
 #include "move_bulk.h"
 #include "move_railshot.h"
 #include "move_rail.h"
+#include "move_ring.h"
 #include "prove.h"
 
 #define MRW_BODY(name, call) \
@@ -12,6 +13,7 @@ MRW_BODY(packets, mrw_move_packets)
 MRW_BODY(bulk, mrw_move_bulk)
 MRW_BODY(railshot, mrw_move_railshot)
 MRW_BODY(rail, mrw_move_rail)
+MRW_BODY(ring, mrw_move_ring)
 MRW_BODY(prove, mrw_prove)
 
-const struct mrw_host_movers mrw_host_movers = {{packets, bulk, railshot, rail, prove}};
+const struct mrw_host_movers mrw_host_movers = {{packets, bulk, railshot, rail, ring, prove}};

@@ -5,6 +5,7 @@
 #if MRW_FAR
 #include "move_railshot.h"
 #include "move_rail.h"
+#include "move_ring.h"
 #endif
 #include "prove.h"
 
@@ -23,9 +24,10 @@ MRW_KERNEL(mrw_prove_kernel, mrw_prove, MRW_BLOCK_THREADS, 0)
 #if MRW_FAR
 MRW_KERNEL(mrw_move_railshot_kernel, mrw_move_railshot, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(mrw_move_rail_kernel, mrw_move_rail, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
-#define MRW_RAILS (const void *)mrw_move_railshot_kernel, (const void *)mrw_move_rail_kernel
+MRW_KERNEL(mrw_move_ring_kernel, mrw_move_ring, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
+#define MRW_RAILS (const void *)mrw_move_railshot_kernel, (const void *)mrw_move_rail_kernel, (const void *)mrw_move_ring_kernel
 #else
-#define MRW_RAILS NULL, NULL
+#define MRW_RAILS NULL, NULL, NULL
 #endif
 
 extern "C" const struct mrw_cuda_movers mrw_cuda_movers = {{

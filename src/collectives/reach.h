@@ -1,7 +1,7 @@
 /* reach.h - which ranks a rank exchanges messages with, decided once at init: a pure function of values that are equal on all ranks.
  *
  * All: every rank with every other one. Rails: ranks of one host are numbered in rank order; a rank's peers are those of its host and
- * those with its number on the other hosts. A communicator over several hosts takes rails where they save queue pairs: every host has
+ * those with its number on the other hosts. Ring: the two neighbours, the ranks of a host side by side; only where it is asked for. A communicator over several hosts takes rails where they save queue pairs: every host has
  * the same number of ranks, more than one. */
 #ifndef MRW_REACH_H
 #define MRW_REACH_H
@@ -9,10 +9,11 @@
 #include "device/wire.h"
 
 struct mrw_reach {
-	bool rails;
+	bool rails, ring;
 	uint32_t nranks, hosts, per_host;  /* per_host: 0 unless all hosts have as many ranks */
 	uint32_t host[MRW_MAX_RANKS];      /* of a rank; hosts are numbered by their first ranks */
 	uint32_t local[MRW_MAX_RANKS];     /* a rank's number within its host, in rank order */
+	uint32_t position[MRW_MAX_RANKS];  /* in a ring */
 	const char *reason;                /* static text */
 };
 

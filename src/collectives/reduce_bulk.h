@@ -25,7 +25,7 @@ struct mrw_sum {
 	uint32_t divisor;      /* ranks whose sum this completes */
 	uint32_t own_alignment, out_alignment;
 	bool forward, average, scaled;
-	bool rails;            /* forward goes to all other hosts: result is in the first slot's place in the outbox */
+	uint8_t *first;        /* not NULL: forward goes here and, at stride, for nranks - 2 more */
 	mrw_acc scalar;
 };
 
@@ -105,8 +105,8 @@ MRW_DEV_CALL uint32_t mrw_sum_pair_any(uint32_t reduction, uint32_t at, uint32_t
 /* Where the sum also goes: peer number q's second staging. */
 MRW_DEV uint8_t *mrw_sum_slot(const struct mrw_args *a, const struct mrw_sum s, uint32_t q)
 {
-	if (MRW_FAR && s.rails)
-		return a->arena[a->rank] + s.result + (q - 1) * s.stride;
+	if (MRW_FAR && s.first)
+		return s.first + (q - 1) * s.stride;
 	uint32_t p = mrw_peer(a, q);
 	if (mrw_is_far(a, p))
 		return a->arena[s.rank] + a->layout.outbox + s.result + mrw_writer_slot(s.rank, p) * s.stride;
@@ -207,7 +207,7 @@ MRW_DEV struct mrw_sum mrw_sum_of(uint32_t channel, const struct mrw_args *a, ui
 	s.stride = mrw_staging_stride(&a->layout, false);
 	s.rank = a->rank;
 	s.nranks = s.divisor = a->nranks;
-	s.rails = false;
+	s.first = NULL;
 	s.average = a->average != 0;
 	s.scaled = a->scaled != 0;
 	s.scalar = mrw_scalar(a);

@@ -60,7 +60,7 @@ MRW_DEV struct mrw_sum mrw_rail_sum(uint32_t channel, const struct mrw_args *a, 
 	memset(&s, 0, sizeof s);
 	s.own = s.out = mrw_rail_place(a, channel, index);
 	s.staged = a->arena[a->rank] + mrw_staging_offset(&a->layout, 0, channel, a->layout.near_slots, round - a->call.lag);
-	s.result = a->layout.outbox + mrw_staging_offset(&a->layout, 1, channel, a->layout.near_slots, round);
+	s.first = a->arena[a->rank] + a->layout.outbox + mrw_staging_offset(&a->layout, 1, channel, a->layout.near_slots, round);
 	s.stride = mrw_staging_stride(&a->layout, false);
 	s.bytes = mrw_rail_chunk(a, channel, a->far->host, a->far->local, index).bytes;
 	s.rank = a->far->host;
@@ -68,7 +68,6 @@ MRW_DEV struct mrw_sum mrw_rail_sum(uint32_t channel, const struct mrw_args *a, 
 	s.divisor = a->nranks;
 	s.own_alignment = s.out_alignment = mrw_alignment(s.out);
 	s.forward = a->call.func == MRW_FUNC_ALL_REDUCE;
-	s.rails = true;
 	s.average = a->average != 0;
 	return s;
 }

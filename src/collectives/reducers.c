@@ -4,6 +4,7 @@
 #include "reduce_bulk.h"
 #include "reduce_railshot.h"
 #include "reduce_rail.h"
+#include "reduce_ring.h"
 
 #define MRW_BODY(name, call) \
 	static void name(const struct mrw_team *team, uint32_t channel, const struct mrw_args *args) { call(team, channel, args); }
@@ -12,5 +13,6 @@ MRW_BODY(bulk, mrw_reduce_bulk)
 MRW_BODY(local, mrw_reduce_local)
 MRW_BODY(railshot, mrw_reduce_railshot)
 MRW_BODY(rail, mrw_reduce_rail)
+MRW_BODY(ring, mrw_reduce_ring)
 
-const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local, railshot, rail}};
+const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local, railshot, rail, ring}};

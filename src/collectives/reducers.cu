@@ -5,6 +5,7 @@
 #if MRW_FAR
 #include "reduce_railshot.h"
 #include "reduce_rail.h"
+#include "reduce_ring.h"
 #endif
 
 /* signals: threads at the block's end that are its signal warp. */
@@ -22,9 +23,10 @@ MRW_KERNEL(MRW_TYPED(mrw_local), mrw_reduce_local, MRW_BLOCK_THREADS, 0)
 #if MRW_FAR
 MRW_KERNEL(MRW_TYPED(mrw_railshot), mrw_reduce_railshot, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(MRW_TYPED(mrw_rail), mrw_reduce_rail, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
-#define MRW_RAILS (const void *)MRW_TYPED(mrw_railshot), (const void *)MRW_TYPED(mrw_rail)
+MRW_KERNEL(MRW_TYPED(mrw_ring), mrw_reduce_ring, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
+#define MRW_RAILS (const void *)MRW_TYPED(mrw_railshot), (const void *)MRW_TYPED(mrw_rail), (const void *)MRW_TYPED(mrw_ring)
 #else
-#define MRW_RAILS NULL, NULL
+#define MRW_RAILS NULL, NULL, NULL
 #endif
 
 extern "C" const struct mrw_cuda_reducers MRW_TYPED(mrw_cuda_reducers) = {{

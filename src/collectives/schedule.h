@@ -134,4 +134,26 @@ MRW_PURE uint64_t mrw_rail_index(uint32_t func, uint32_t stage, uint64_t t, uint
 	return t - behind;
 }
 
+/* In a ring of n positions everything goes to the right neighbour. Reductions and all_gather advance in sets: the chunks with one number of all
+ * blocks, n - 1 rounds a set, one block further each. The sum of position b's block begins at b + 1 and ends at b; then, or in an
+ * all_gather at once, the block goes round from b on, while the next set is added. A broadcast is a chain from the root, a chunk a round.
+ * A barrier is rounds without chunks: who enters round t knows of all within t positions. */
+MRW_PURE uint64_t mrw_ring_rounds(uint32_t func, uint64_t chunks, uint32_t n)
+{
+	if (func == MRW_FUNC_BARRIER)
+		return n / 2;
+	if (chunks == 0)
+		return 0;
+	if (func == MRW_FUNC_BROADCAST)
+		return chunks + n - 1;
+	return (chunks + (func == MRW_FUNC_ALL_REDUCE)) * (n - 1) + 1;
+}
+
+/* Position number back places to the left of position. back <= n. */
+MRW_PURE uint32_t mrw_ring_left(uint32_t position, uint32_t back, uint32_t n)
+{
+	uint32_t p = position + n - back;
+	return p < n ? p : p - n;
+}
+
 #endif

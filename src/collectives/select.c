@@ -7,7 +7,7 @@
 /* What a block moves with one vector a thread; 32 threads are its signal warp. */
 #define MRW_STEP_BYTES ((MRW_BLOCK_THREADS - 32) * 16u)
 
-static const char *const names[MRW_ALGO_COUNT] = {"local", "oneshot", "twoshot", "bulk", "railshot", "rail"};
+static const char *const names[MRW_ALGO_COUNT] = {"local", "oneshot", "twoshot", "bulk", "railshot", "rail", "ring"};
 
 const char *mrw_algo_name(enum mrw_algo algo)
 {
@@ -58,6 +58,8 @@ uint64_t mrw_oneshot_max_bytes(const struct mrw_layout *layout, uint32_t channel
 
 bool mrw_select_can(const struct mrw_select_input *in, enum mrw_algo algo)
 {
+	if (in->layout.ring || algo == MRW_ALGO_RING)
+		return in->layout.ring && algo == MRW_ALGO_RING;
 	if (on_rails(in) != (algo == MRW_ALGO_RAILSHOT || algo == MRW_ALGO_RAIL))
 		return false;
 	switch (algo) {
@@ -109,6 +111,10 @@ static enum mrw_algo choose(const struct mrw_select_input *in, const char **reas
 		*reason = "MARROW_ALGO or config";
 		return (enum mrw_algo)in->forced_algo;
 	}
+	if (in->layout.ring) {
+		*reason = "only neighbours are reached";
+		return MRW_ALGO_RING;
+	}
 	if (on_rails(in)) {
 		bool small = in->bytes <= railshot_limit(in) && mrw_select_can(in, MRW_ALGO_RAILSHOT);
 		if (in->bytes == 0 || in->func == MRW_FUNC_BARRIER || small) {
@@ -153,7 +159,9 @@ static void plan_packets(const struct mrw_select_input *in, struct mrw_plan *pla
 
 static void plan_bulk(const struct mrw_select_input *in, struct mrw_plan *plan)
 {
-	uint64_t block = mrw_exchanges(in->func, in->nranks) == 2 ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes;
+	bool chain = plan->algo == MRW_ALGO_RING && in->func == MRW_FUNC_BROADCAST; /* of the whole buffer */
+	uint64_t block = mrw_exchanges(in->func, in->nranks) == 2 && !chain ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes;
+	block = block ? block : 1; /* a ring's rounds without chunks */
 	bool host = in->target == MARROW_TARGET_HOST;
 	uint64_t smallest = host ? in->layout.chunk_bytes : 4096;
 	/* The host target runs channels in turn: one, or one for each NIC. */
@@ -181,6 +189,10 @@ struct mrw_plan mrw_select(const struct mrw_select_input *in)
 		plan.kernel = MRW_KERNEL_REDUCE_LOCAL;
 		plan.channels = at_most(ceil_div(in->bytes ? in->bytes : 1, 64u << 10), in->channel_cap);
 		plan.threads = MRW_BLOCK_THREADS;
+		break;
+	case MRW_ALGO_RING:
+		plan.kernel = reduces ? MRW_KERNEL_REDUCE_RING : MRW_KERNEL_MOVE_RING;
+		plan_bulk(in, &plan);
 		break;
 	case MRW_ALGO_RAIL:
 		plan.kernel = reduces ? MRW_KERNEL_REDUCE_RAIL : MRW_KERNEL_MOVE_RAIL;

@@ -21,6 +21,7 @@ enum mrw_algo {
 	MRW_ALGO_BULK,     /* chunks pushed into staging, in rounds */
 	MRW_ALGO_RAILSHOT, /* along rails: packets within the host, then to the same rank of every other host */
 	MRW_ALGO_RAIL,     /* the same with chunks, in rounds */
+	MRW_ALGO_RING,     /* chunks from neighbour to neighbour, in rounds */
 	MRW_ALGO_COUNT
 };
 

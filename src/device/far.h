@@ -33,7 +33,7 @@ struct mrw_far {
 	uint32_t lkey[MRW_MAX_NICS];
 	uint32_t nics;            /* that this rank uses: channel c the one with number c modulo nics, as its peers do */
 	/* Along rails (else 0): ranks of one host have numbers below per_host, in rank order; a rail is what has the same number everywhere.
-	 * Hosts are numbered by their first ranks. */
+	 * Hosts are numbered by their first ranks. In a ring every rank is a host of its own here, and host its position: host by host. */
 	uint32_t hosts, per_host, host, local;
 	uint32_t at[MRW_MAX_RANKS]; /* [host * per_host + local] rank */
 	struct mrw_far_peer peer[MRW_MAX_RANKS];

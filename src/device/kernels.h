@@ -10,16 +10,18 @@ enum mrw_kernel {
 	MRW_KERNEL_REDUCE_PACKETS, /* typed */
 	MRW_KERNEL_REDUCE_BULK,    /* typed */
 	MRW_KERNEL_REDUCE_LOCAL,   /* typed */
-	MRW_KERNEL_REDUCE_RAILSHOT, /* typed; rails: host target only, so far (MRW_FAR) */
+	MRW_KERNEL_REDUCE_RAILSHOT, /* typed; rails and rings: host target only, so far (MRW_FAR) */
 	MRW_KERNEL_REDUCE_RAIL,    /* typed */
+	MRW_KERNEL_REDUCE_RING,    /* typed */
 	MRW_KERNEL_MOVE_PACKETS,
 	MRW_KERNEL_MOVE_BULK,
 	MRW_KERNEL_MOVE_RAILSHOT,
 	MRW_KERNEL_MOVE_RAIL,
+	MRW_KERNEL_MOVE_RING,
 	MRW_KERNEL_PROVE,
 	MRW_KERNEL_COUNT
 };
-#define MRW_TYPED_KERNELS 5u
+#define MRW_TYPED_KERNELS 6u
 #define MRW_MOVERS ((uint32_t)MRW_KERNEL_COUNT - MRW_TYPED_KERNELS)
 
 /* Threads of a CUDA block, and the blocks an SM must hold: packets wait on latency and want registers, bulk wants threads. */

@@ -109,7 +109,7 @@ struct mrw_layout {
 	uint32_t chunk_bytes;       /* bytes of a chunk's place in staging, a multiple of 512 */
 	uint32_t packet_formats;    /* formats of packets that there are */
 	uint32_t counters;          /* round counters a channel: slots, and what fills their line */
-	uint32_t reserved;
+	uint32_t ring;              /* 1: peers are the neighbours in a ring */
 	uint64_t heard_offset, proof_offset, stuck_offset, rounds_offset; /* mrw_heard_at(), mrw_proof_at(), mrw_stuck_at(), mrw_round_at() */
 	uint64_t packets_offset[MRW_FORMATS], staging_offset[MRW_FORMATS];           /* slots from near_slots on */
 	uint64_t near_packets_offset[MRW_FORMATS], near_staging_offset[MRW_FORMATS]; /* slots below near_slots */
@@ -137,6 +137,7 @@ struct mrw_spread {
 	uint32_t rails;             /* 1: peers are those of the host and of the rail */
 	uint32_t hosts, per_host;   /* with rails; every host has per_host ranks */
 	uint32_t outbox;            /* 1: ranks are on several hosts */
+	uint32_t ring;              /* 1: peers are the left (slot 0) and the right neighbour; two ranks have one peer */
 };
 
 /* Control words that peers write: heard, proof, stuck, rounds. Returns where they end. */
@@ -183,13 +184,16 @@ MRW_PURE struct mrw_layout mrw_layout_of(const struct mrw_spread *s, uint64_t pa
 	l.channels = s->channels;
 	l.near_slots = s->rails ? s->per_host - 1 : 0;
 	l.slots = s->rails ? s->per_host - 1 + s->hosts - 1 : s->nranks - 1;
+	l.ring = s->ring;
+	if (s->ring && l.slots > 2)
+		l.slots = 2;
 	l.cells = s->rails ? s->hosts : 1;
-	/* Along rails packets need no second exchange; nor do two ranks: a two-shot would send the same bytes as a one-shot, later. */
-	l.packet_formats = s->nranks > 2 && !s->rails ? MRW_FORMATS : 1;
+	/* Along rails packets need no second exchange, nor do rings; nor do two ranks: a two-shot would send the same bytes as a one-shot, later. */
+	l.packet_formats = s->nranks > 2 && !s->rails && !s->ring ? MRW_FORMATS : 1;
 	/* What is sent to other hosts lies here a second time. */
 	uint64_t far = l.slots - l.near_slots, kept = s->outbox ? far : 0;
 	uint64_t units = packets_budget / ((l.slots + kept) * s->channels * l.packet_formats * 2 * sizeof(struct mrw_packet));
-	units = units > MRW_MAX_UNITS ? MRW_MAX_UNITS : units / 32 * 32;
+	units = s->ring ? 32 : units > MRW_MAX_UNITS ? MRW_MAX_UNITS : units / 32 * 32; /* a ring sends none */
 	uint64_t chunk = staging_budget / (((uint64_t)l.near_slots * l.cells + far + kept) * s->channels * MRW_FORMATS * MRW_ROUND_SLOTS);
 	chunk = chunk > MRW_MAX_CHUNK_BYTES ? MRW_MAX_CHUNK_BYTES : chunk / 512 * 512;
 	l.units = (uint32_t)units;
@@ -210,21 +214,28 @@ MRW_PURE struct mrw_layout mrw_layout_of(const struct mrw_spread *s, uint64_t pa
 /* All ranks on one host. */
 MRW_PURE struct mrw_layout mrw_layout_make(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
 {
-	struct mrw_spread s = {nranks, channels, 0, 0, 0, 0};
+	struct mrw_spread s = {nranks, channels, 0, 0, 0, 0, 0};
 	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, staging_budget);
 }
 
 /* Several hosts: each budget holds what comes in and what goes out. */
 MRW_PURE struct mrw_layout mrw_layout_spanning(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
 {
-	struct mrw_spread s = {nranks, channels, 0, 0, 0, 1};
+	struct mrw_spread s = {nranks, channels, 0, 0, 0, 1, 0};
 	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, staging_budget);
 }
 
 /* The same along rails. */
 MRW_PURE struct mrw_layout mrw_layout_rails(uint32_t hosts, uint32_t per_host, uint32_t channels, uint64_t staging_budget)
 {
-	struct mrw_spread s = {hosts * per_host, channels, 1, hosts, per_host, 1};
+	struct mrw_spread s = {hosts * per_host, channels, 1, hosts, per_host, 1, 0};
+	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, staging_budget);
+}
+
+/* The same in a ring. */
+MRW_PURE struct mrw_layout mrw_layout_ring(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
+{
+	struct mrw_spread s = {nranks, channels, 0, 0, 0, 1, 1};
 	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, staging_budget);
 }
 

@@ -1,6 +1,6 @@
 /* matrix.c - every function by every algorithm at every edge, bits checked.
  *
- * matrix [--target host|cuda] [--all] [--ranks LIST] [--types LIST] [--timeout-ms N]
+ * matrix [--target host|cuda] [--all] [--ranks LIST] [--types LIST] [--timeout-ms N] [--algo NAME]
  *
  * A row fixes all factors below; by default rows are drawn from the seed so that any two levels of any two factors meet, for
  * each algorithm and for reductions and pure moves apart (a cover). --all: the whole product (hours), but for the factors that
@@ -103,6 +103,7 @@ static struct {
 	enum marrow_type types[REFERENCE_TYPES];
 	uint32_t ntypes;
 	uint64_t timeout_ms, random;
+	const char *algo;  /* of the communicators */
 	bool all;
 	/* rows of the world that runs */
 	struct row *rows;
@@ -294,6 +295,8 @@ static struct call call_of(const struct world_rank *self, const struct row *row,
 	c.algo = cover->algo;
 	if (l->near_slots > 0) /* along rails: the two algorithms there are, and the library's choice */
 		c.algo = c.algo == MRW_ALGO_ONESHOT ? MRW_ALGO_RAILSHOT : c.algo == MRW_ALGO_BULK ? MRW_ALGO_RAIL : -1;
+	if (l->ring)
+		c.algo = -1;
 	c.seed = seed;
 	c.style = row->level[FACTOR_STYLE] ? FILL_SPECIAL : FILL_MIXED;
 	c.stream = (uint32_t)(mixed >> 40 & 1);
@@ -357,6 +360,7 @@ static int run_world(struct row *rows, size_t count)
 	w.team_size = 1u + level[FACTOR_TEAM];
 	w.parallel_channels = level[FACTOR_SIDE];
 	w.timeout_ms = matrix.timeout_ms;
+	w.algo = matrix.algo;
 	w.set_seq = level[FACTOR_SEQ] != 0;
 	w.seq = seqs[level[FACTOR_SEQ]];
 	w.round = UINT64_MAX - 5;
@@ -470,6 +474,8 @@ static bool parse(int argc, char **v)
 			matrix.ntypes = parse_types(v[++i]);
 		else if (strcmp(v[i], "--timeout-ms") == 0)
 			matrix.timeout_ms = strtoull(v[++i], NULL, 10);
+		else if (strcmp(v[i], "--algo") == 0)
+			matrix.algo = v[++i];
 		else
 			return false;
 	}

@@ -53,7 +53,7 @@ static struct call draw(uint64_t *s, const struct world *w)
 	c.op = (uint32_t)(world_random(s) % 7);
 	c.root = (uint32_t)(world_random(s) % w->nranks);
 	c.channels = world_random(s) % 3 ? 0 : 1 + (uint32_t)(world_random(s) % program.channels_max);
-	c.algo = world_random(s) % 2 ? -1 : (int32_t)(world_rails(w) ? MRW_ALGO_RAILSHOT + world_random(s) % 2 : MRW_ALGO_ONESHOT + world_random(s) % 3);
+	c.algo = world_ring(w) || world_random(s) % 2 ? -1 : (int32_t)(world_rails(w) ? MRW_ALGO_RAILSHOT + world_random(s) % 2 : MRW_ALGO_ONESHOT + world_random(s) % 3);
 	c.in_place = world_random(s) % 2 ? 0 : (uint32_t)world_random(s);
 	c.misaligned = world_random(s) % 2 ? 0 : (uint32_t)world_random(s);
 	c.style = world_random(s) % 4 ? FILL_MIXED : FILL_SPECIAL;

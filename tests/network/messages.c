@@ -2,7 +2,7 @@
  * work requests and bytes. Prints "expect QPN REQUESTS BYTES" for each; messages.py compares that with what the model of the NIC counted.
  * The program compares the requests with the queue's own counter.
  *
- * messages [RANKS]: four ranks, or so many, on MARROW_TEST_HOSTS hosts, as threads, under marrow-softnic. */
+ * messages [RANKS [ALGO]]: four ranks, or so many, on MARROW_TEST_HOSTS hosts, as threads, under marrow-softnic. */
 #include "support/hosts.h"
 #include "support/world.h"
 
@@ -87,6 +87,28 @@ static void railed(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t
 		bytes[1] = mrw_chunk(block_bytes(a, rank), a->call.chunk_bytes, a->call.channels, channel, second).bytes;
 }
 
+/* In a ring: bytes that rank sends p in round t, unfinished and finished. blocks are ranks', ranks their positions: hosts are filled in
+ * blocks. */
+static void ringed(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t channel, uint64_t t, uint64_t chunks, uint64_t bytes[2])
+{
+	uint32_t func = a->call.func, n = a->nranks, chunk = a->call.chunk_bytes, channels = a->call.channels;
+	uint64_t set = t / (n - 1), step = t % (n - 1);
+	bytes[0] = bytes[1] = 0;
+	if (p != (rank + 1) % n)
+		return;
+	if (func == MRW_FUNC_BROADCAST) {
+		uint64_t distance = (rank + n - a->call.root) % n;
+		if (distance + 1 < n && t >= distance && t - distance < chunks)
+			bytes[0] = mrw_chunk(a->bytes, chunk, channels, channel, t - distance).bytes;
+		return;
+	}
+	uint64_t gathered = func == MRW_FUNC_ALL_REDUCE ? set - 1 : set; /* wraps: none */
+	if (func != MRW_FUNC_ALL_GATHER && set < chunks)
+		bytes[0] = mrw_chunk(block_bytes(a, (uint32_t)(rank + 2 * n - 1 - step) % n), chunk, channels, channel, set).bytes;
+	if (func != MRW_FUNC_REDUCE_SCATTER && gathered < chunks)
+		bytes[1] = mrw_chunk(block_bytes(a, (uint32_t)(rank + n - step) % n), chunk, channels, channel, gathered).bytes;
+}
+
 /* Packets that rank sends p on channel, in all exchanges. */
 static void predict_packets(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t channel, struct traffic *t)
 {
@@ -105,25 +127,28 @@ static void predict_packets(const struct mrw_args *a, uint32_t rank, uint32_t p,
 /* What rank sends p in one call, over each of its NICs. */
 static void predict(const struct mrw_args *a, uint32_t rank, uint32_t p, struct traffic *nics)
 {
-	bool rails = a->call.algo == MRW_ALGO_RAILSHOT || a->call.algo == MRW_ALGO_RAIL;
+	bool rails = a->call.algo == MRW_ALGO_RAILSHOT || a->call.algo == MRW_ALGO_RAIL, ring = a->call.algo == MRW_ALGO_RING;
 	add(&nics[0], sizeof(struct mrw_greeting));
 	if (a->call.func == MRW_FUNC_BARRIER && rails)
 		add(&nics[0], sizeof(struct mrw_packet));
+	for (uint32_t i = 0; a->call.func == MRW_FUNC_BARRIER && ring && i < a->nranks / 2; i++)
+		add(&nics[0], 8);
 	if (a->call.func == MRW_FUNC_BARRIER || a->call.count == 0)
 		return;
 	for (uint32_t c = 0; c < a->call.channels; c++) {
 		struct traffic *t = &nics[c % a->far->nics];
-		if (a->call.algo != MRW_ALGO_BULK && a->call.algo != MRW_ALGO_RAIL) {
+		if (a->call.algo != MRW_ALGO_BULK && a->call.algo != MRW_ALGO_RAIL && !ring) {
 			predict_packets(a, rank, p, c, t);
 			continue;
 		}
-		bool gathers = a->call.func == MRW_FUNC_ALL_GATHER;
+		bool gathers = a->call.func == MRW_FUNC_ALL_GATHER || (ring && a->call.func == MRW_FUNC_BROADCAST);
 		uint64_t chunks = mrw_chunks(gathers ? a->bytes : block_bytes(a, 0), a->call.chunk_bytes, a->call.channels, c);
-		uint64_t rounds = rails ? mrw_rail_rounds(a->call.func, chunks, a->call.lag)
-					: mrw_rounds(chunks, mrw_exchanges(a->call.func, a->nranks), a->call.lag);
+		uint64_t rounds = ring    ? mrw_ring_rounds(a->call.func, chunks, a->nranks)
+				  : rails ? mrw_rail_rounds(a->call.func, chunks, a->call.lag)
+					  : mrw_rounds(chunks, mrw_exchanges(a->call.func, a->nranks), a->call.lag);
 		for (uint64_t round = 0; round < rounds; round++) {
 			uint64_t bytes[2];
-			(rails ? railed : staged)(a, rank, p, c, round, chunks, bytes);
+			(ring ? ringed : rails ? railed : staged)(a, rank, p, c, round, chunks, bytes);
 			for (int f = 0; f < 2; f++)
 				if (bytes[f] > 0)
 					add(t, bytes[f]);
@@ -134,6 +159,8 @@ static void predict(const struct mrw_args *a, uint32_t rank, uint32_t p, struct 
 
 static int32_t algo_of(const struct world_rank *self, int32_t algo)
 {
+	if (world_ring(self->world))
+		return -1;
 	if (!world_rails(self->world))
 		return algo;
 	return algo == MRW_ALGO_ONESHOT ? MRW_ALGO_RAILSHOT : algo == MRW_ALGO_BULK ? MRW_ALGO_RAIL : -1;
@@ -194,6 +221,10 @@ static void run(struct world_rank *self)
 		}
 	uint32_t hosts = hosts_count(self->nranks), per_host = self->nranks / hosts;
 	uint32_t peers = world_rails(self->world) ? hosts - 1 : self->nranks - per_host;
+	if (world_ring(self->world)) {
+		uint32_t ranks = self->nranks, mine = hosts_of(self->rank, ranks), right = (self->rank + 1) % ranks, left = (self->rank + ranks - 1) % ranks;
+		peers = (hosts_of(right, ranks) != mine ? 1u : 0u) + (hosts_of(left, ranks) != mine ? 1u : 0u);
+	}
 	struct marrow_comm_properties properties = {.size = sizeof properties};
 	if (queues != peers * far->nics || marrow_comm_get_properties(comm, &properties) != MARROW_SUCCESS || properties.queue_pairs != queues)
 		world_fail(self, "%u queue pairs to %u peers, %u reported", queues, peers, properties.queue_pairs);
@@ -210,7 +241,7 @@ static void run(struct world_rank *self)
 
 int main(int argc, char **v)
 {
-	struct world w = {.target = MARROW_TARGET_HOST, .nranks = argc > 1 ? (uint32_t)atoi(v[1]) : 4, .ncomms = 1};
+	struct world w = {.target = MARROW_TARGET_HOST, .nranks = argc > 1 ? (uint32_t)atoi(v[1]) : 4, .ncomms = 1, .algo = argc > 2 ? v[2] : NULL};
 	if (w.nranks < 4 || w.nranks > WORLD_MAX_RANKS)
 		return 2;
 	if (hosts_count(w.nranks) < 2) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What `messages` predicts for each queue pair, beside what the model of the NIC counted. Arguments: marrow-softnic, messages, hosts, NICs, ranks."""
+"""What `messages` predicts for each queue pair, beside what the model of the NIC counted. Arguments: marrow-softnic, messages, hosts, NICs, ranks, and maybe
+an algorithm."""
 import json
 import os
 import pathlib
@@ -13,7 +14,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         stats = pathlib.Path(scratch) / "stats"
         environment = dict(os.environ, MARROW_TEST_HOSTS=hosts, MARROW_TEST_NICS=nics)
-        run = subprocess.run([softnic, "run", "--hosts", hosts, "--nics", nics, "--stats", str(stats), "--", program, ranks], env=environment, capture_output=True,
+        run = subprocess.run([softnic, "run", "--hosts", hosts, "--nics", nics, "--stats", str(stats), "--", program, ranks, *sys.argv[6:]], env=environment, capture_output=True,
                              text=True)
         if run.returncode != 0:
             print(run.stdout[-4000:], run.stderr[-4000:])

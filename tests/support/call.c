@@ -34,7 +34,8 @@ int call_buffers_make(struct world_rank *self, struct call_buffers *b, size_t ro
 	b->expected = malloc(room);
 	for (uint32_t r = 0; r < self->nranks; r++)
 		b->inputs[r] = malloc(room);
-	for (uint32_t h = 0; world_rails(self->world) && h < hosts_count(self->nranks); h++)
+	bool partial = world_rails(self->world) || world_ring(self->world);
+	for (uint32_t h = 0; partial && h < hosts_count(self->nranks); h++)
 		b->partial[h] = malloc(room);
 	if (on_cuda(self)) {
 		if (device_alloc(&memory, total(b)) != 0 || device_alloc(&scalar, 8) != 0) {
@@ -206,6 +207,35 @@ void call_issue(struct world_rank *self, struct call_buffers *b, const struct ca
 		world_fail(self, "call: %s", marrow_last_error(self->comms[call->comm]));
 }
 
+/* The order of a ring: host by host; the sum of a rank's block begins behind that rank and ends with it. */
+static void expect_ring(struct world_rank *self, struct call_buffers *b, const struct call *call, const void *const *inputs,
+			const uint8_t *scalars)
+{
+	size_t elem = reference_type_bytes(call->type), bytes = call->count * elem;
+	size_t share = ((bytes + 15) / 16 + self->nranks - 1) / self->nranks * 16;
+	uint32_t ring[WORLD_MAX_RANKS], n = 0;
+	for (uint32_t h = 0; h < hosts_count(self->nranks); h++)
+		for (uint32_t r = 0; r < self->nranks; r++)
+			if (hosts_of(r, self->nranks) == h)
+				ring[n++] = r;
+	for (uint32_t i = 0; i < n; i++) { /* the block of ring[i] */
+		const void *in[WORLD_MAX_RANKS], *factors[WORLD_MAX_RANKS];
+		size_t from = share * ring[i] < bytes ? share * ring[i] : bytes, size = bytes - from < share ? bytes - from : share;
+		if (call->func == MRW_FUNC_REDUCE_SCATTER) {
+			from = 0;
+			size = ring[i] == self->rank ? bytes : 0;
+		}
+		for (uint32_t k = 0; k < n; k++) {
+			uint32_t r = ring[(i + 1 + k) % n];
+			in[k] = (const uint8_t *)inputs[r] + from;
+			factors[k] = scalars + r * elem;
+		}
+		if (size > 0)
+			reference_ring(b->expected + from, b->partial[0], b->partial[1], in, n, size / elem, call->type,
+				       call->op >= 5 ? MARROW_OP_DYNAMIC : (enum marrow_op)call->op, factors);
+	}
+}
+
 /* What recv must hold. */
 static void expect(struct world_rank *self, struct call_buffers *b, const struct call *call)
 {
@@ -233,6 +263,10 @@ static void expect(struct world_rank *self, struct call_buffers *b, const struct
 		fill_scalar(scalars + r * elem, call->type, call->seed, r);
 	}
 	enum marrow_op op = call->op >= 5 ? MARROW_OP_DYNAMIC : (enum marrow_op)call->op;
+	if (world_ring(self->world)) {
+		expect_ring(self, b, call, inputs, scalars);
+		return;
+	}
 	if (!world_rails(self->world)) {
 		reference_all_reduce(b->expected, inputs, self->nranks, call->count, call->type, op, scalars);
 		return;

@@ -310,3 +310,22 @@ void reference_rails(void *out, void *const *partial, const void *const *inputs,
 	}
 	reduce(out, (const void *const *)partial, hosts, count, type, op >= MARROW_OP_DYNAMIC ? MARROW_SUM : op, NULL, nranks);
 }
+
+void reference_ring(void *out, void *partial, void *scaled, const void *const *inputs, uint32_t nranks, size_t count, enum marrow_type type,
+		    enum marrow_op op, const void *const *scalars)
+{
+	enum marrow_op each = op == MARROW_AVG || op >= MARROW_OP_DYNAMIC ? MARROW_SUM : op;
+	for (uint32_t r = 0; r < nranks; r++) {
+		const void *x = inputs[r];
+		if (op >= MARROW_OP_DYNAMIC) {
+			reduce(scaled, &x, 1, count, type, op, scalars[r], 1);
+			x = scaled;
+		}
+		const void *pair[] = {partial, x};
+		if (r == 0)
+			reduce(partial, &x, 1, count, type, each, NULL, 1);
+		else
+			reduce(partial, pair, 2, count, type, r + 1 == nranks ? (op == MARROW_AVG ? op : each) : each, NULL, nranks);
+	}
+	memcpy(out, partial, count * reference_type_bytes(type));
+}

@@ -36,6 +36,11 @@ void reference_all_reduce(void *out, const void *const *inputs, uint32_t nranks,
 void reference_rails(void *out, void *const *partial, const void *const *inputs, uint32_t nranks, const uint32_t *host, size_t count,
 		     enum marrow_type type, enum marrow_op op, const void *scalars);
 
+/* One block in a ring: in the order of inputs, rounded to the type after each; the average divides last. partial, scaled: room for count
+ * elements. scalars[r]: of inputs[r], with MARROW_OP_DYNAMIC. */
+void reference_ring(void *out, void *partial, void *scaled, const void *const *inputs, uint32_t nranks, size_t count, enum marrow_type type,
+		    enum marrow_op op, const void *const *scalars);
+
 enum fill_style {
 	FILL_MIXED,  /* random mantissas and signs; exponents spread over 2^+-12 (f32, bf16), 2^+-8 (f16), 2^+-24 (f64) */
 	FILL_SPECIAL /* half of the indices as FILL_MIXED, the others zeros of both signs, denormals, infinities, values near the

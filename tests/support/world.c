@@ -50,11 +50,16 @@ uint64_t world_seed(void)
 	return seed;
 }
 
+bool world_ring(const struct world *world)
+{
+	return world->target == MARROW_TARGET_HOST && hosts_count(world->nranks) > 1 && world->algo && strcmp(world->algo, "ring") == 0;
+}
+
 bool world_rails(const struct world *world)
 {
 	uint32_t hosts = world->target == MARROW_TARGET_HOST ? hosts_count(world->nranks) : 1;
 	bool direct = world->algo && (strcmp(world->algo, "oneshot") == 0 || strcmp(world->algo, "twoshot") == 0 || strcmp(world->algo, "bulk") == 0);
-	return hosts > 1 && world->nranks % hosts == 0 && world->nranks > hosts && !direct;
+	return hosts > 1 && world->nranks % hosts == 0 && world->nranks > hosts && !direct && !world_ring(world);
 }
 
 int world_gpus(const char **why)

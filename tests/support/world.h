@@ -35,6 +35,8 @@ struct world_rank {
 int world_run(const struct world *world, void (*body)(struct world_rank *self));
 /* True if communicators of this world are along rails: several hosts with as many ranks each, more than one. */
 bool world_rails(const struct world *world);
+/* True if they are in a ring. */
+bool world_ring(const struct world *world);
 /* Marks the rank as failed and prints "rank R: ...". */
 void world_fail(struct world_rank *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Seed of this run: MARROW_TEST_SEED, else the clock; printed once. */

@@ -85,6 +85,27 @@ static void others_have_none(void **state)
 	assert_non_null(reach.reason);
 }
 
+static void rings_join_neighbours(void **state)
+{
+	(void)state;
+	static const uint32_t host[] = {0, 1, 2, 0, 1, 1}, position[] = {0, 2, 5, 1, 3, 4};
+	for (uint32_t n = 2; n <= 6; n++) {
+		struct mrw_reach reach = mrw_reach_of(n, host, MRW_ALGO_RING);
+		uint32_t peers = 0;
+		assert_true(reach.ring);
+		assert_false(reach.rails);
+		check_slots(&reach);
+		for (uint32_t p = 0; p < n; p++)
+			peers += mrw_reach_is_peer(&reach, 0, p);
+		assert_int_equal(peers, n > 2 ? 2 : 1);
+	}
+	struct mrw_reach reach = mrw_reach_of(6, host, MRW_ALGO_RING);
+	assert_memory_equal(reach.position, position, sizeof position);
+	assert_true(mrw_reach_is_peer(&reach, 2, 0)); /* closed */
+	static const uint32_t one[] = {3, 3};
+	assert_false(mrw_reach_of(2, one, MRW_ALGO_RING).ring); /* never within a host */
+}
+
 /* Numbers are given in rank order. */
 static void numbers_follow_ranks(void **state)
 {
@@ -105,6 +126,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(equal_hosts_have_rails),
 		cmocka_unit_test(others_have_none),
+		cmocka_unit_test(rings_join_neighbours),
 		cmocka_unit_test(numbers_follow_ranks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

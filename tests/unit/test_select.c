@@ -21,7 +21,7 @@ static bool reduces(enum mrw_func func)
 
 static bool packets(enum mrw_algo algo)
 {
-	return algo != MRW_ALGO_BULK && algo != MRW_ALGO_RAIL;
+	return algo != MRW_ALGO_BULK && algo != MRW_ALGO_RAIL && algo != MRW_ALGO_RING;
 }
 
 static bool on_rails(enum mrw_algo algo)
@@ -38,6 +38,10 @@ static void check_packets(const struct mrw_select_input *in, const struct mrw_pl
 		fail_msg("func %u, %llu bytes, %u ranks, cap %u, target %u, forced %d %u: %s over %u channels, but a channel holds %u units",
 			 in->func, (unsigned long long)in->bytes, in->nranks, in->channel_cap, in->target, in->forced_algo,
 			 in->forced_channels, mrw_algo_name(p->algo), p->channels, in->layout.units);
+	if (p->algo == MRW_ALGO_RING) {
+		assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_RING : MRW_KERNEL_MOVE_RING);
+		return; /* barriers and empty calls too */
+	}
 	if (on_rails(p->algo))
 		assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_RAILSHOT : MRW_KERNEL_MOVE_RAILSHOT);
 	else
@@ -53,6 +57,10 @@ static void check_bulk(const struct mrw_select_input *in, const struct mrw_plan 
 	assert_in_range(p->chunk_bytes, MRW_QUANTUM_BYTES, in->layout.chunk_bytes);
 	assert_int_equal(p->chunk_bytes % MRW_QUANTUM_BYTES, 0);
 	assert_in_range(p->lag, 1, MRW_MAX_LAG);
+	if (p->algo == MRW_ALGO_RING) {
+		assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_RING : MRW_KERNEL_MOVE_RING);
+		return; /* barriers and empty calls too */
+	}
 	if (on_rails(p->algo))
 		assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_RAIL : MRW_KERNEL_MOVE_RAIL);
 	else
@@ -79,6 +87,7 @@ static void check(const struct mrw_select_input *in)
 	if (in->forced_algo >= 0 && mrw_select_can(in, (enum mrw_algo)in->forced_algo))
 		assert_int_equal(p.algo, in->forced_algo);
 	assert_int_equal(on_rails(p.algo), in->layout.near_slots > 0);
+	assert_int_equal(p.algo == MRW_ALGO_RING, in->layout.ring);
 	if (packets(p.algo))
 		check_packets(in, &p);
 	else
@@ -141,6 +150,8 @@ static void every_plan_across_hosts_can_be_carried(void **state)
 				in.nranks = hosts * per_host;
 				in.layout = per_host > 1 ? mrw_layout_rails(hosts, per_host, in.channel_cap, MRW_HOST_STAGING_BUDGET)
 							 : mrw_layout_spanning(hosts, in.channel_cap, MRW_HOST_STAGING_BUDGET);
+				check_layout(&in);
+				in.layout = mrw_layout_ring(in.nranks, in.channel_cap, MRW_HOST_STAGING_BUDGET);
 				check_layout(&in);
 			}
 }
