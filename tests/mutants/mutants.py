@@ -31,6 +31,8 @@ REDUCE_RAIL = "src/collectives/reduce_rail.h"
 REDUCE_RAILSHOT = "src/collectives/reduce_railshot.h"
 MOVE_RAILSHOT = "src/collectives/move_railshot.h"
 REACH = "src/collectives/reach.c"
+RING = "src/collectives/ring.h"
+REDUCE_RING = "src/collectives/reduce_ring.h"
 POLL = "src/proxyless/poll.h"
 CQE = "src/proxyless/cqe.h"
 
@@ -197,6 +199,17 @@ MUTANTS = [
     Mutant("poison is not passed on", [(FAULT, "if (mrw_cause_origin(poison) == a->rank || mrw_is_sparse(a))", "if (mrw_cause_origin(poison) == a->rank)"), NO_REPORT],
            ["rails first fault"]),
     Mutant("a round's counter goes by another NIC", [(SEND, "mrw_far_word(a, channel, p, at, mrw_round_offset", "mrw_far_word(a, 0, p, at, mrw_round_offset")], ["rails nics"]),
+
+    Mutant("nobody says who is late", [(FLAG, "\t\tmrw_stuck_tell(a, w, now);", "\t\t(void)now;")], ["rails lost rank"]),
+
+    # In a ring.
+    Mutant("a ring takes what is being written", [(RING, "mrw_ring_rank(a, 1), round - a->call.lag);", "mrw_ring_rank(a, 1), round);")], ["ring"]),
+    Mutant("a ring's last block does not come home", [(SCHEDULE, "(func == MRW_FUNC_ALL_REDUCE)) * (n - 1) + 1;", "(func == MRW_FUNC_ALL_REDUCE)) * (n - 1);")], ["ring"]),
+    Mutant("a ring's finished block stays here", [(REDUCE_RING, "if (!last || s.forward)\n\t\tmrw_stage_note(", "if (!last)\n\t\tmrw_stage_note(")], ["ring"]),
+    Mutant("a ring's sum begins at its owner", [(REDUCE_RING, "struct mrw_chunk c = mrw_ring_chunk(a, channel, mrw_ring_rank(a, 1), index);", "struct mrw_chunk c = mrw_ring_chunk(a, channel, a->rank, index);")],
+           ["ring"]),
+    Mutant("a ring's barrier is a round short", [(SCHEDULE, "return n / 2;", "return n / 2 - 1;")], ["ring barrier"]),
+    Mutant("neighbours on two sides share a slot", [(REACH, "return follows(reach, peer, rank) ? 0 : 1;", "return follows(reach, peer, rank) ? 0 : 0;")], ["reach", "ring"]),
 
     # The NIC's queue.
     Mutant("ranges become ready out of order", [(POST, "mrw_load_relaxed(&q->ready) != first; spins++", "mrw_load_relaxed(&q->ready) != first && spins < 1; spins++")],

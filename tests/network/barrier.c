@@ -43,6 +43,7 @@ int main(int argc, char **v)
 		printf("skipped: wants MARROW_TEST_HOSTS under marrow-softnic\n");
 		return 77;
 	}
+	(void)world_seed(); /* before there are threads */
 	int failed = world_run(&w, run);
 	printf("%u barriers of %u ranks: %s\n", BARRIERS, w.nranks, failed ? "FAILED" : "ok");
 	return failed ? 1 : 0;
