@@ -293,7 +293,7 @@ enum marrow_status marrow_comm_get_properties(const struct marrow_comm *comm, st
 	p.channel_cap = comm->channel_cap;
 	p.arena_bytes = comm->arena.mapped;
 	p.chunk_bytes = comm->args.layout.chunk_bytes;
-	p.oneshot_max_bytes = mrw_oneshot_max_bytes(&comm->args.layout, comm->channel_cap);
+	p.oneshot_max_bytes = comm->args.layout.ring ? 0 : mrw_oneshot_max_bytes(&comm->args.layout, comm->channel_cap);
 	p.timeout_ms = comm->args.deadline_ns / 1000000;
 	memcpy(properties, &p, p.size);
 	return MARROW_SUCCESS;

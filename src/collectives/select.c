@@ -106,11 +106,11 @@ static uint64_t lines_limit(const struct mrw_select_input *in)
 	return in->nranks > 2 ? (256u << 10) / (in->nranks - 1) : 2u << 20;
 }
 
-/* Few messages and two steps, but everything once to each host: rounds of chunks need at least five. */
+/* Two steps, but everything once to each host: against five rounds of chunks it wins up to so many bytes on its way (two hosts of two). */
 static uint64_t railshot_limit(const struct mrw_select_input *in)
 {
-	(void)in;
-	return 4096;
+	uint64_t limit = 8192u / (in->layout.cells - 1);
+	return limit > 1024 ? limit : 1024;
 }
 
 static uint64_t twoshot_limit(const struct mrw_select_input *in)

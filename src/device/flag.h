@@ -25,7 +25,8 @@ MRW_DEV uint32_t mrw_stuck_by(const struct mrw_args *a, struct mrw_where w)
 }
 
 /* Along rails not everybody waits for the rank that is late: those who do tell their peers, a few times at most: threads of a team may wait
- * for different ranks. A full send queue is left alone. */
+ * for different ranks. A full send queue is left alone. Not early: a peer on another host may lawfully have left by now, and then the queue
+ * pair to it fails of this. */
 MRW_DEV_CALL void mrw_stuck_tell(const struct mrw_args *a, struct mrw_where w, uint64_t now)
 {
 	uint64_t value = (uint64_t)w.seq << 32 | (mrw_stuck_by(a, w) + 1), index;
@@ -83,7 +84,7 @@ MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uin
 			return 0;
 		}
 	}
-	if (mrw_is_sparse(a) && waited > a->deadline_ns / 4 && !(MRW_TRANSFERS && mrw_is_pairwise(a->call.func)))
+	if (mrw_is_sparse(a) && waited > a->deadline_ns / 2 && !(MRW_TRANSFERS && mrw_is_pairwise(a->call.func)))
 		mrw_stuck_tell(a, w, now);
 	if (waited > a->deadline_ns) {
 		w.peer = mrw_stuck_by(a, w);
