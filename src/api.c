@@ -160,7 +160,7 @@ enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct mar
 		algo = config.algo;
 	comm->forced_algo = algo[0] ? mrw_algo_from_name(algo) : -1;
 	if (algo[0] && comm->forced_algo < 0)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "algorithm \"%s\": use oneshot, lines, twoshot or bulk (MARROW_ALGO, config.algo)", algo);
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "algorithm \"%s\": use oneshot, lines, twoshot, bulk, railshot, rail or ring (MARROW_ALGO, config.algo)", algo);
 	if (config.host_id)
 		host_id = config.host_id;
 	if (strlen(host_id) >= sizeof comm->init.host_id)
@@ -288,12 +288,13 @@ enum marrow_status marrow_comm_get_properties(const struct marrow_comm *comm, st
 		p.queue_pairs = mrw_network_queues(comm->network);
 		p.queue_pair_limit = mrw_network_queue_limit(comm->network);
 		snprintf(p.nic, sizeof p.nic, "%s", mrw_network_nic_name(comm->network));
+		p.rails = comm->reach.rails;
 	}
 	p.device = comm->device.info.ordinal;
 	p.channel_cap = comm->channel_cap;
 	p.arena_bytes = comm->arena.mapped;
 	p.chunk_bytes = comm->args.layout.chunk_bytes;
-	p.oneshot_max_bytes = mrw_oneshot_max_bytes(&comm->args.layout, comm->channel_cap);
+	p.oneshot_max_bytes = comm->args.layout.ring ? 0 : mrw_oneshot_max_bytes(&comm->args.layout, comm->channel_cap);
 	p.timeout_ms = comm->args.deadline_ns / 1000000;
 	memcpy(properties, &p, p.size);
 	return MARROW_SUCCESS;

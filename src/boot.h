@@ -59,9 +59,9 @@ struct mrw_boot {
 
 	int again_fd;           /* listening, served by nobody until ranks meet again; -1: none */
 	struct mrw_addr again_bound;
-	uint32_t without;       /* options */
+	uint64_t without;       /* options */
 	struct mrw_boot *parent; /* options; while opening */
-	uint32_t parent_members;
+	uint64_t parent_members;
 	uint32_t root_rank;
 	struct mrw_addr root_addr; /* where this rank met the root, if it was not the root itself */
 

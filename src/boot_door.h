@@ -38,10 +38,11 @@ struct mrw_hello {
 	uint32_t to_le;         /* link: the rank that is meant */
 	uint32_t patience_ms_le;/* join: how long the rank still waits */
 	uint32_t pid_le;
-	uint32_t without_le;    /* join: bit r: ranks of an earlier communicator that are left out; the same on all */
+	uint32_t without_le[2]; /* join: low and high half; bit r: ranks of an earlier communicator that are left out; the same on all */
+	uint32_t reserved_le;
 	struct mrw_boot_member member;
 };
-_Static_assert(sizeof(struct mrw_hello) == 168, "struct mrw_hello is a wire format");
+_Static_assert(sizeof(struct mrw_hello) == 176, "struct mrw_hello is a wire format");
 /* What every version understands: up to and including pid_le. */
 enum { MRW_HELLO_FIXED_BYTES = 44 };
 

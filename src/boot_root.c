@@ -38,21 +38,26 @@ static enum marrow_status refuse(struct mrw_conn *conn, enum marrow_status statu
 }
 
 /* "1, 3" */
-static void list_ranks(uint32_t ranks, char *text, size_t room)
+static void list_ranks(uint64_t ranks, char *text, size_t room)
 {
 	size_t used = 0;
 
 	snprintf(text, room, "nobody");
-	for (uint32_t r = 0; r < 32 && used + 8 < room; r++)
+	for (uint32_t r = 0; r < 64 && used + 8 < room; r++)
 		if (ranks >> r & 1)
 			used += (size_t)snprintf(text + used, room - used, "%s%u", used ? ", " : "", r);
+}
+
+static uint64_t without_of(const struct mrw_hello *hello)
+{
+	return (uint64_t)le32toh(hello->without_le[1]) << 32 | le32toh(hello->without_le[0]);
 }
 
 static enum marrow_status fail_unlike(const struct mrw_setup *setup, const struct mrw_hello *hello, const char *newcomer, const char *present)
 {
 	char theirs[128], mine[128];
 
-	list_ranks(le32toh(hello->without_le), theirs, sizeof theirs);
+	list_ranks(without_of(hello), theirs, sizeof theirs);
 	list_ranks(setup->boot->without, mine, sizeof mine);
 	return mrw_fail(MARROW_MISMATCH, "%s leaves out %s, %s leaves out %s: leave out the same ranks everywhere", newcomer, theirs, present,
 			mine);
@@ -78,7 +83,7 @@ enum marrow_status mrw_root_greet(struct mrw_setup *setup, struct mrw_conn *conn
 	mrw_setup_name(newcomer, rank, &hello->member, &conn->peer);
 	if (nranks > setup->expected + 1)
 		setup->expected = nranks - 1;
-	if (le32toh(hello->without_le) != boot->without)
+	if (without_of(hello) != boot->without)
 		return refuse(conn, fail_unlike(setup, hello, newcomer, present));
 	if (nranks != boot->nranks)
 		return refuse(conn, mrw_fail(MARROW_MISMATCH, "%s says there are %u ranks, %s says %u", newcomer,

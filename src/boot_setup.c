@@ -38,7 +38,8 @@ void mrw_setup_hello(const struct mrw_setup *setup, enum mrw_hello_kind kind, ui
 	hello->to_le = htole32(to);
 	hello->patience_ms_le = htole32((uint32_t)patience_ms);
 	hello->pid_le = setup->self.pid_le;
-	hello->without_le = htole32(setup->boot->without);
+	hello->without_le[0] = htole32((uint32_t)setup->boot->without);
+	hello->without_le[1] = htole32((uint32_t)(setup->boot->without >> 32));
 	hello->member = setup->self;
 }
 

@@ -321,7 +321,7 @@ enum marrow_status mrw_boot_barrier(struct mrw_boot *boot)
 	return mrw_boot_allgather(boot, NULL, NULL, 0);
 }
 
-enum marrow_status mrw_boot_make_again_id(struct mrw_boot *boot, uint32_t without, struct marrow_unique_id *bytes)
+enum marrow_status mrw_boot_make_again_id(struct mrw_boot *boot, uint64_t without, struct marrow_unique_id *bytes)
 {
 	struct mrw_boot_id id = {.naddrs_le = 0};
 	const struct mrw_boot_member *first;

@@ -20,9 +20,9 @@ struct mrw_boot;
 struct mrw_boot_options {
 	uint64_t timeout_ms;   /* for open and for each exchange */
 	const char *ifname;    /* "" any; prefix; "=exact" */
-	uint32_t without;      /* of mrw_boot_make_again_id(), else 0: ranks that differ in it are told so */
+	uint64_t without;      /* of mrw_boot_make_again_id(), else 0: ranks that differ in it are told so */
 	struct mrw_boot *parent; /* where the ranks met before, or NULL: that one of `members` (bit r: its rank r) is gone from there ends the wait for it */
-	uint32_t members;
+	uint64_t members;
 };
 
 /* Chooses an interface (ifname; default: first non-loopback up one with an address, else loopback), listens on it, fills id.
@@ -39,7 +39,7 @@ void mrw_boot_drop_id(const struct marrow_unique_id *id);
 /* An id under which the ranks of boot but those in without (bit r: rank r, not this one) meet again, whatever became of the others and of the
  * links: each makes the same one by itself, and the first of them has listened since boot was opened. Open it with the same `without`; drop it if it
  * is not opened. */
-enum marrow_status mrw_boot_make_again_id(struct mrw_boot *boot, uint32_t without, struct marrow_unique_id *id);
+enum marrow_status mrw_boot_make_again_id(struct mrw_boot *boot, uint64_t without, struct marrow_unique_id *id);
 /* Is rank known to have left or died? Looks at the sockets. */
 bool mrw_boot_is_gone(struct mrw_boot *boot, uint32_t rank);
 

@@ -389,40 +389,66 @@ static enum marrow_status share_memory(struct marrow_comm *comm, const struct in
 	return status;
 }
 
-/* Ranks on other hosts: a NIC, and a queue pair to each. */
+/* Ranks on other hosts: NICs, and a queue pair on each to each far peer. */
 static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct introduction *all)
 {
-	struct mrw_network_place place = {.rank = comm->rank, .nranks = comm->nranks, .nics = comm->init.nics, .first_host = all[0].host_name};
-	for (uint32_t r = 0; r < comm->nranks; r++) {
-		if (same_host(&all[r], &all[comm->rank]))
-			place.local += r < comm->rank;
-		else
-			place.far |= 1ull << r;
-		if (!place.other_rank && !same_host(&all[r], &all[0])) {
+	struct mrw_network_place place = {.rank = comm->rank, .reach = &comm->reach, .layout = &comm->args.layout, .local = comm->reach.local[comm->rank],
+					  .near_count = comm->near_count, .nics = comm->init.nics, .first_host = all[0].host_name};
+	uint32_t counts[MRW_MAX_RANKS], count = 1;
+	for (uint32_t r = 0; r < comm->nranks && !place.other_rank; r++)
+		if (!same_host(&all[r], &all[0])) {
 			place.other_host = all[r].host_name;
 			place.other_rank = r;
 		}
-	}
-	enum marrow_status status = agree(comm, mrw_network_open(&comm->network, &place, &comm->device, &comm->arena), "open its NIC");
-	if (status != MARROW_SUCCESS)
-		return status;
-	status = agree(comm, mrw_network_connect(comm->network, comm->boot), "connect to the ranks on other hosts");
-	if (status == MARROW_SUCCESS)
-		comm->args.far = mrw_network_far(comm->network);
-	return status;
+	MRW_TRY(agree(comm, mrw_network_count(&place, &count), "open its NIC"));
+	MRW_TRY(mrw_boot_allgather(comm->boot, &count, counts, sizeof count));
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		count = counts[r] < count ? counts[r] : count;
+	count = count < comm->channel_cap ? count : comm->channel_cap; /* a channel stays with its NIC */
+	MRW_TRY(agree(comm, mrw_network_open(&comm->network, &place, count, &comm->device, &comm->arena), "open its NIC"));
+	MRW_TRY(agree(comm, mrw_network_connect(comm->network, comm->boot), "connect to the ranks on other hosts"));
+	comm->args.far = mrw_network_far(comm->network);
+	mrw_log(MRW_LOG_INFO, "%u hosts: %s (%s); NIC %s, %u queue pairs", comm->hosts, comm->reach.rails ? "along rails" : comm->reach.ring ? "in a ring" : "every rank with every other one",
+		comm->reach.reason, mrw_network_nic_name(comm->network), mrw_network_queues(comm->network));
+	return MARROW_SUCCESS;
 }
 
-/* Hosts, and how many ranks are on this one. */
-static void count_hosts(struct marrow_comm *comm, const struct introduction *all)
+/* Who is where, and who is whose peer. */
+static enum marrow_status place_ranks(struct marrow_comm *comm, const struct introduction *all)
 {
-	comm->hosts = comm->near_count = 0;
+	uint32_t host[MRW_MAX_RANKS];
 	for (uint32_t r = 0; r < comm->nranks; r++) {
-		uint32_t first = 0;
-		while (!same_host(&all[first], &all[r]))
-			first++;
-		comm->hosts += first == r;
-		comm->near_count += same_host(&all[r], &all[comm->rank]);
+		host[r] = 0;
+		while (!same_host(&all[host[r]], &all[r]))
+			host[r]++;
 	}
+	comm->reach = mrw_reach_of(comm->nranks, host, comm->forced_algo);
+	comm->hosts = comm->reach.hosts;
+	comm->near_count = 0;
+	for (uint32_t h = 0; h < comm->hosts; h++) {
+		uint32_t count = 0;
+		for (uint32_t r = 0; r < comm->nranks; r++)
+			count += comm->reach.host[r] == h;
+		if (count > MRW_MAX_NEAR)
+			return mrw_fail(MARROW_UNSUPPORTED, "%u ranks on one host: at most %u", count, MRW_MAX_NEAR);
+		if (h == comm->reach.host[comm->rank])
+			comm->near_count = count;
+	}
+	if (comm->hosts > 1 && comm->nranks > MRW_MAX_WHOLE && comm->forced_algo < 0 && comm->device.runtime->target == MARROW_TARGET_CUDA)
+		return mrw_fail(MARROW_UNSUPPORTED, "%u ranks on %u hosts: on GPUs at most %u by themselves; MARROW_ALGO=rail (as many ranks on every host) or "
+				"ring lets more of them try what no GPU has run yet", comm->nranks, comm->hosts, MRW_MAX_WHOLE);
+	return MARROW_SUCCESS;
+}
+
+/* Channels whose parts of the arena are not too small to be of use: many ranks get fewer. */
+static struct mrw_layout make_layout(struct marrow_comm *comm, uint64_t budget)
+{
+	struct mrw_layout l = mrw_reach_layout(&comm->reach, comm->channel_cap, budget);
+	while (comm->channel_cap > 1 && (l.units < 32 || l.units < 4 * l.cells || l.chunk_bytes < 512)) {
+		comm->channel_cap /= 2;
+		l = mrw_reach_layout(&comm->reach, comm->channel_cap, budget);
+	}
+	return l;
 }
 
 static bool keep_waiting(void *p)
@@ -437,7 +463,7 @@ static enum marrow_status prove(struct marrow_comm *comm)
 	struct mrw_device *d = &comm->device;
 	struct mrw_args args = comm->args;
 	uint64_t limit_ns = MRW_PROOF_MS * 1000000;
-	args.call.channels = 1;
+	args.call.channels = comm->network ? mrw_network_nics(comm->network) : 1;
 	if (args.deadline_ns > limit_ns)
 		args.deadline_ns = limit_ns;
 	enum marrow_status status = d->runtime->launch(d, MRW_KERNEL_PROVE, MARROW_UINT8, &args, MRW_BLOCK_THREADS, d->setup_stream);
@@ -490,18 +516,17 @@ static enum marrow_status join(struct marrow_comm *comm)
 	introduce(comm, &mine);
 	MRW_TRY_GOTO(mrw_boot_allgather(comm->boot, &mine, all, sizeof mine));
 	status = compare(comm, all);
+	if (status == MARROW_SUCCESS)
+		status = place_ranks(comm, all);
 	if (status != MARROW_SUCCESS) {
 		(void)fail_together(comm, status);
 		goto fail;
 	}
 	warn_of_queues(comm, all);
-	count_hosts(comm, all);
 	if (comm->hosts > 1)
 		MRW_TRY_GOTO(load_spanning(comm, all));
 	comm->channel_cap = agree_channels(comm, all);
-	uint64_t budget = host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET;
-	comm->args.layout = comm->hosts > 1 ? mrw_layout_spanning(comm->nranks, comm->channel_cap, budget)
-					    : mrw_layout_make(comm->nranks, comm->channel_cap, budget);
+	comm->args.layout = make_layout(comm, host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
 	comm->args.spin_limit = spin_limit(comm->nranks);
 	if (host) {
 		comm->args.watch = host_watch;

@@ -43,8 +43,8 @@ struct mrw_init {
 	struct marrow_comm *parent;  /* split, shrink: NULL else; it may be gone by the end of a group: see parent_generation */
 	uint64_t parent_generation;
 	int32_t color, key;
-	uint32_t members;            /* bit r: rank r of the parent takes part */
-	uint32_t without;            /* shrink: bit r: rank r of the parent is left out */
+	uint64_t members;            /* bit r: rank r of the parent takes part */
+	uint64_t without;            /* shrink: bit r: rank r of the parent is left out */
 };
 
 /* Handles are never returned to the allocator but reused: a stale one is recognised by its life. */
@@ -66,6 +66,7 @@ struct marrow_comm {
 	struct mrw_network *network; /* NULL: all ranks are on this host */
 	uint32_t near_count;         /* ranks of this host, this one included */
 	uint32_t hosts;
+	struct mrw_reach reach;      /* more than one rank: who is a peer */
 	struct mrw_args args;        /* the constant part of every launch */
 	bool lines;                   /* lines (device/line.h) arrive whole between all ranks */
 	uint32_t channel_cap;

@@ -111,6 +111,25 @@ static enum marrow_status check_counts(const struct mrw_exchange *x)
 	return MARROW_SUCCESS;
 }
 
+/* Transfers need a path: along rails, in a ring and among very many ranks not every pair has one. */
+static enum marrow_status check_reach(const struct marrow_comm *comm, const struct mrw_exchange *x)
+{
+	const struct mrw_layout *l = &comm->args.layout;
+	const char *name = mrw_func_name(x->func), *how = comm->reach.rails ? "rails" : "ring";
+	if (comm->nranks == 1 || (l->lanes > 0 && l->slots == comm->nranks - 1))
+		return MARROW_SUCCESS;
+	if (l->lanes == 0)
+		return mrw_fail(MARROW_UNSUPPORTED, "%s: rank %u exchanges with %u others, and of more than %u there are no transfers: make a smaller "
+				"communicator (marrow_comm_split)", name, comm->rank, l->slots, MRW_MAX_LANED);
+	if (!mrw_is_pairwise(x->func))
+		return mrw_fail(MARROW_UNSUPPORTED, "%s: rank %u of %u on %u hosts does not reach all others (%s: %s), which this call needs: split the "
+				"communicator, or make it with MARROW_ALGO=bulk", name, comm->rank, comm->nranks, comm->hosts, how, comm->reach.reason);
+	if (x->root != comm->rank && !mrw_reach_is_peer(&comm->reach, comm->rank, x->root))
+		return mrw_fail(MARROW_UNSUPPORTED, "%s: rank %u does not reach rank %u (%s: %s): send by a rank that both reach, or make the communicator "
+				"with MARROW_ALGO=bulk", name, comm->rank, x->root, how, comm->reach.reason);
+	return MARROW_SUCCESS;
+}
+
 static enum marrow_status check(struct marrow_comm *comm, const struct mrw_exchange *x)
 {
 	const char *name = mrw_func_name(x->func);
@@ -126,6 +145,7 @@ static enum marrow_status check(struct marrow_comm *comm, const struct mrw_excha
 	if (pair && x->root == comm->rank && !mrw_group_active())
 		return mrw_fail(MARROW_INVALID_USAGE, "%s: rank %u is its own peer outside of a group and would wait for itself; put send and recv "
 				"between marrow_group_start() and marrow_group_end()", name, comm->rank);
+	MRW_TRY(check_reach(comm, x));
 	return check_counts(x);
 }
 

@@ -226,6 +226,16 @@ static uint64_t blocks_digest(const uint64_t *ends, uint32_t nranks)
 	return h ? h : 1;
 }
 
+/* These know no way along rails or in a ring. */
+static enum marrow_status check_reach(const struct marrow_comm *comm, enum mrw_func func)
+{
+	if (comm->nranks == 1 || (!comm->reach.rails && !comm->reach.ring) || (func != MRW_FUNC_REDUCE && func != MRW_FUNC_REDUCE_SCATTER_V))
+		return MARROW_SUCCESS;
+	return mrw_fail(MARROW_UNSUPPORTED, "%s: rank %u of %u on %u hosts does not reach all others (%s: %s), which this call needs: use %s, or make the "
+			"communicator with MARROW_ALGO=bulk", mrw_func_name(func), comm->rank, comm->nranks, comm->hosts,
+			comm->reach.rails ? "rails" : "ring", comm->reach.reason, func == MRW_FUNC_REDUCE ? "all_reduce" : "all_reduce or reduce_scatter");
+}
+
 /* counts: reduce_scatter_v only. */
 static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count, const size_t *counts,
 			       enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task)
@@ -248,14 +258,16 @@ static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, con
 	if (mrw_has_root(func) && root >= comm->nranks)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: root %u, but the communicator has ranks 0 to %u", mrw_func_name(func), root,
 				comm->nranks - 1);
+	MRW_TRY(check_reach(comm, func));
 	MRW_TRY(check_op(comm, func, type, op));
 	if (func != MRW_FUNC_BROADCAST || root == comm->rank)
 		MRW_TRY(mrw_check_buffer(comm, func, "send", send, send_bytes));
 	if (func != MRW_FUNC_REDUCE || root == comm->rank)
 		MRW_TRY(mrw_check_buffer(comm, func, "recv", recv, recv_bytes));
 
-	struct mrw_select_input in = {func, comm->device.runtime->target, block, comm->nranks, comm->args.layout, comm->channel_cap,
-				      comm->lines, comm->forced_algo, comm->forced_channels};
+	struct mrw_select_input in = {func, comm->device.runtime->target, block, comm->nranks, comm->args.layout,
+				      comm->network ? mrw_network_nics(comm->network) : 0, comm->channel_cap, comm->lines, comm->forced_algo,
+				      comm->forced_channels};
 	struct mrw_plan chosen = mrw_select(&in);
 	if (mrw_log_topic_enabled(MRW_TOPIC_SELECT))
 		mrw_log_note(MRW_TOPIC_SELECT, "select: %s %llu bytes: %s, %u channels, chunk %u, lag %u (%s)", mrw_func_name(func),
@@ -281,7 +293,7 @@ static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, con
 		ends[1] = block;
 	}
 	memcpy(a->ends, ends, sizeof a->ends);
-	bool whole = chosen.algo == MRW_ALGO_ONESHOT || chosen.algo == MRW_ALGO_LINES || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
+	bool whole = chosen.algo != MRW_ALGO_TWOSHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
 	a->units = (uint32_t)mrw_units_per_channel(whole ? block : a->share_bytes, chosen.channels);
 	if (chosen.algo == MRW_ALGO_LINES)
 		a->units = (a->units + MRW_LINE_UNITS - 1) / MRW_LINE_UNITS * MRW_LINE_UNITS;

@@ -1,4 +1,4 @@
-/* network.c - one NIC, one region and the queue pairs of a communicator. */
+/* network.c - NICs, regions and queue pairs of a communicator. */
 #include "network.h"
 #include "network_view.h"
 
@@ -11,116 +11,186 @@
 #include <unistd.h>
 
 struct mrw_network {
-	struct mrw_nic *nic;
-	struct mrw_nic_info info;
-	struct mrw_region region;
-	struct mrw_link *link[MRW_MAX_RANKS];
-	struct mrw_queue *queues; /* [rank] */
+	struct mrw_nic *nic[MRW_MAX_NICS];
+	struct mrw_region region[MRW_MAX_NICS];
+	uint32_t nics;
+	uint32_t max_queues;      /* of the NIC that has fewest */
+	char names[160];
+	struct mrw_reach reach;
+	struct mrw_layout layout;
+	uint32_t links;           /* far slots * nics; number slot * nics + nic, slots counted from near_slots */
+	struct mrw_link **link;   /* NULL: none */
+	struct mrw_queue *queues;
 	struct mrw_far *far;
 	struct mrw_view view;    /* of far and queues, for kernels */
 	struct mrw_device *device;
 	struct mrw_network_place place;
 };
 
-/* What a rank tells every other one; to[r] is for rank r. */
+/* What a rank tells every other one; to[] is by link number. */
 struct contact {
 	uint64_t arena;
-	uint32_t rkey, reserved;
-	struct mrw_link_address to[MRW_MAX_RANKS];
+	uint32_t rkey[MRW_MAX_NICS];
+	struct mrw_link_address to[];
 };
 
 static bool is_far(const struct mrw_network *n, uint32_t rank)
 {
-	return n->place.far >> rank & 1;
+	return mrw_reach_is_peer(&n->reach, n->place.rank, rank) && n->reach.host[rank] != n->reach.host[n->place.rank];
+}
+
+/* Number of owner's link to peer over NIC number nic. */
+static uint32_t link_number(const struct mrw_network *n, uint32_t owner, uint32_t peer, uint32_t nic)
+{
+	return (mrw_reach_slot(&n->reach, owner, peer) - n->layout.near_slots) * n->nics + nic;
 }
 
 /* why: what this rank lacks. Users meet it by a mistake in a host identity, too. */
-static enum marrow_status no_way(const struct mrw_network *n, const char *why)
+static enum marrow_status no_way(const struct mrw_network_place *p, const char *why)
 {
-	const struct mrw_network_place *p = &n->place;
 	return mrw_fail(MARROW_UNSUPPORTED, "rank 0 is on host \"%s\", rank %u on host \"%s\", and rank %u cannot reach other hosts: %s (if the hosts are one, "
 			"look at MARROW_HOST_ID, boot id and network namespace)", p->first_host, p->other_rank, p->other_host, p->rank, why);
 }
 
-static enum marrow_status open_nic(struct mrw_network *n)
+static enum marrow_status count_nics(const struct mrw_network_place *place, uint32_t *count)
 {
-	struct mrw_nic_config config;
 	char why[MRW_ERROR_TEXT_BYTES];
-	uint32_t count;
-	mrw_nic_defaults(&config);
-	config.collapsed = 0; /* a ring keeps the first error where a collapsed queue shows the last */
-	if (mrw_nic_count(n->place.nics, &count) != MARROW_SUCCESS) {
+	if (mrw_nic_count(place->nics, count) != MARROW_SUCCESS) {
 		snprintf(why, sizeof why, "%s", mrw_error_text());
-		return no_way(n, why);
+		return no_way(place, why);
 	}
-	if (count == 0) {
+	if (*count == 0) {
 		snprintf(why, sizeof why, "its host has no mlx5 NIC with an active port; MARROW_NICS or config.nics is \"%s\", ibv_devinfo shows what is there",
-			 n->place.nics);
-		return no_way(n, why);
+			 place->nics);
+		return no_way(place, why);
 	}
-	MRW_TRY(mrw_nic_open(&n->nic, n->place.nics, n->place.local % count, &config));
-	mrw_nic_get_info(n->nic, &n->info);
-	return mrw_nic_self_test(n->nic);
+	return MARROW_SUCCESS;
 }
 
-static enum marrow_status register_by_dmabuf(struct mrw_network *n, const struct mrw_arena *arena)
+enum marrow_status mrw_network_count(const struct mrw_network_place *place, uint32_t *count)
+{
+	uint32_t there;
+	MRW_TRY(count_nics(place, &there));
+	*count = there / place->near_count;
+	*count = *count < 1 ? 1 : *count > MRW_MAX_NICS ? MRW_MAX_NICS : *count;
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status register_by_dmabuf(struct mrw_network *n, uint32_t i, const struct mrw_arena *arena)
 {
 	int fd = -1;
 	MRW_TRY(n->device->runtime->arena_dmabuf(n->device, arena, &fd));
-	enum marrow_status status = mrw_region_new(n->nic, arena->base, arena->bytes, fd, &n->region);
+	enum marrow_status status = mrw_region_new(n->nic[i], arena->base, arena->bytes, fd, &n->region[i]);
 	close(fd); /* the region holds the memory */
 	return status;
 }
 
-/* By dma-buf, which needs no module that is not the kernel's own; else by address, which the NIC's driver knows with nvidia-peermem. */
-static enum marrow_status register_device_memory(struct mrw_network *n, const struct mrw_arena *arena)
+/* With NIC number i. By dma-buf, which needs no module that is not the kernel's own; else by address, which the NIC's driver knows with nvidia-peermem. */
+static enum marrow_status register_device_memory(struct mrw_network *n, uint32_t i, const char *name, const struct mrw_arena *arena)
 {
 	char dmabuf[MRW_ERROR_TEXT_BYTES / 3], peermem[MRW_ERROR_TEXT_BYTES / 3];
 	int32_t ordinal = n->device->info.ordinal;
 	unsigned long long bytes = arena->bytes;
 	mrw_error_quiet(true);
-	enum marrow_status by_dmabuf = register_by_dmabuf(n, arena), status = by_dmabuf;
+	enum marrow_status by_dmabuf = register_by_dmabuf(n, i, arena), status = by_dmabuf;
 	snprintf(dmabuf, sizeof dmabuf, "%s", mrw_error_text());
 	if (by_dmabuf != MARROW_SUCCESS)
-		status = mrw_region_new(n->nic, arena->base, arena->bytes, -1, &n->region);
+		status = mrw_region_new(n->nic[i], arena->base, arena->bytes, -1, &n->region[i]);
 	snprintf(peermem, sizeof peermem, "%s", mrw_error_text());
 	mrw_error_quiet(false);
 	if (status != MARROW_SUCCESS)
 		return mrw_fail(MARROW_UNSUPPORTED, "rank %u: NIC %s cannot reach the memory of device %d: no dma-buf and no peermem. Load nvidia-peermem "
 				"(modprobe nvidia-peermem), or use the open kernel module of the GPU's driver with Linux 5.12 or later. dma-buf: %s; "
-				"peermem: %s", n->place.rank, n->info.name, ordinal, dmabuf, peermem);
+				"peermem: %s", n->place.rank, name, ordinal, dmabuf, peermem);
 	if (by_dmabuf == MARROW_SUCCESS)
-		mrw_log(MRW_LOG_DEBUG, "%s: registered %llu bytes of device %d by dma-buf", n->info.name, bytes, ordinal);
+		mrw_log(MRW_LOG_DEBUG, "%s: registered %llu bytes of device %d by dma-buf", name, bytes, ordinal);
 	else
-		mrw_log(MRW_LOG_INFO, "%s: registered %llu bytes of device %d by address (nvidia-peermem): %s", n->info.name, bytes, ordinal, dmabuf);
+		mrw_log(MRW_LOG_INFO, "%s: registered %llu bytes of device %d by address (nvidia-peermem): %s", name, bytes, ordinal, dmabuf);
 	return MARROW_SUCCESS;
 }
 
-static enum marrow_status register_arena(struct mrw_network *n, const struct mrw_arena *arena)
+static enum marrow_status register_arena(struct mrw_network *n, uint32_t i, const char *name, const struct mrw_arena *arena)
 {
 	if (n->device->runtime->arena_dmabuf)
-		return register_device_memory(n, arena);
-	return mrw_region_new(n->nic, arena->base, arena->bytes, -1, &n->region);
+		return register_device_memory(n, i, name, arena);
+	return mrw_region_new(n->nic[i], arena->base, arena->bytes, -1, &n->region[i]);
+}
+
+static enum marrow_status open_nics(struct mrw_network *n, const struct mrw_arena *arena)
+{
+	struct mrw_nic_config config;
+	uint32_t there;
+	mrw_nic_defaults(&config);
+	config.collapsed = 0; /* a ring keeps the first error where a collapsed queue shows the last */
+	MRW_TRY(count_nics(&n->place, &there));
+	for (uint32_t i = 0; i < n->nics; i++) {
+		struct mrw_nic_info info;
+		MRW_TRY(mrw_nic_open(&n->nic[i], n->place.nics, (n->place.local + i * n->place.near_count) % there, &config));
+		mrw_nic_get_info(n->nic[i], &info);
+		size_t used = strlen(n->names);
+		snprintf(n->names + used, sizeof n->names - used, "%s%s", i ? "," : "", info.name);
+		n->max_queues = i == 0 || info.max_queues < n->max_queues ? info.max_queues : n->max_queues;
+		MRW_TRY(mrw_nic_self_test(n->nic[i]));
+		MRW_TRY(register_arena(n, i, info.name, arena));
+	}
+	return MARROW_SUCCESS;
+}
+
+/* Everything of struct mrw_far but what the peers have to say. */
+static void describe_peers(struct mrw_network *n)
+{
+	const struct mrw_reach *reach = &n->reach;
+	uint32_t rank = n->place.rank;
+	struct mrw_far *far = n->far;
+	far->arena = n->region[0].address;
+	far->nics = n->nics;
+	for (uint32_t i = 0; i < n->nics; i++)
+		far->lkey[i] = n->region[i].lkey;
+	for (uint32_t p = 0; p < reach->nranks; p++) {
+		if (!mrw_reach_is_peer(reach, rank, p))
+			continue;
+		far->peer[p].path = is_far(n, p) ? MRW_PATH_FAR : MRW_PATH_NEAR;
+		far->peer[p].here = mrw_reach_slot(reach, rank, p);
+		far->peer[p].there = mrw_reach_slot(reach, p, rank);
+	}
+	if (reach->ring) {
+		far->hosts = reach->nranks;
+		far->per_host = 1;
+		far->host = reach->position[rank];
+		for (uint32_t p = 0; p < reach->nranks; p++)
+			far->at[reach->position[p]] = p;
+	}
+	if (!reach->rails)
+		return;
+	far->hosts = reach->hosts;
+	far->per_host = reach->per_host;
+	far->host = reach->host[rank];
+	far->local = reach->local[rank];
+	for (uint32_t p = 0; p < reach->nranks; p++)
+		far->at[reach->host[p] * reach->per_host + reach->local[p]] = p;
 }
 
 static enum marrow_status make_links(struct mrw_network *n)
 {
-	n->queues = aligned_alloc(64, sizeof *n->queues * MRW_MAX_RANKS);
+	n->links = (n->layout.slots - n->layout.near_slots) * n->nics;
+	n->link = calloc(n->links, sizeof *n->link);
+	n->queues = aligned_alloc(64, sizeof *n->queues * n->links);
 	n->far = aligned_alloc(64, (sizeof *n->far + 63) / 64 * 64);
-	if (!n->queues || !n->far)
-		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u queue pairs", n->place.nranks);
-	memset(n->queues, 0, sizeof *n->queues * MRW_MAX_RANKS);
+	if (!n->link || !n->queues || !n->far)
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u queue pairs", n->links);
+	memset(n->queues, 0, sizeof *n->queues * n->links);
 	memset(n->far, 0, sizeof *n->far);
-	n->far->arena = n->region.address;
-	n->far->lkey = n->region.lkey;
-	for (uint32_t r = 0; r < n->place.nranks; r++)
-		if (is_far(n, r))
-			MRW_TRY(mrw_link_new(n->nic, r, &n->queues[r], &n->link[r]));
+	describe_peers(n);
+	for (uint32_t p = 0; p < n->reach.nranks; p++)
+		for (uint32_t i = 0; i < n->nics && is_far(n, p); i++) {
+			uint32_t k = link_number(n, n->place.rank, p, i);
+			MRW_TRY(mrw_link_new(n->nic[i], p, &n->queues[k], &n->link[k]));
+		}
 	return MARROW_SUCCESS;
 }
 
-enum marrow_status mrw_network_open(struct mrw_network **network, const struct mrw_network_place *place, struct mrw_device *device,
-				    const struct mrw_arena *arena)
+enum marrow_status mrw_network_open(struct mrw_network **network, const struct mrw_network_place *place, uint32_t count,
+				    struct mrw_device *device, const struct mrw_arena *arena)
 {
 	struct mrw_network *n = calloc(1, sizeof *n);
 	enum marrow_status status;
@@ -128,9 +198,11 @@ enum marrow_status mrw_network_open(struct mrw_network **network, const struct m
 	if (!n)
 		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for the network");
 	n->place = *place;
+	n->reach = *place->reach;
+	n->layout = *place->layout;
+	n->nics = count;
 	n->device = device;
-	MRW_TRY_GOTO(open_nic(n));
-	MRW_TRY_GOTO(register_arena(n, arena));
+	MRW_TRY_GOTO(open_nics(n, arena));
 	MRW_TRY_GOTO(make_links(n));
 	*network = n;
 	return MARROW_SUCCESS;
@@ -139,35 +211,42 @@ fail:
 	return status;
 }
 
-static enum marrow_status connect_all(struct mrw_network *n, const struct contact *all)
+static enum marrow_status connect_all(struct mrw_network *n, const uint8_t *all, size_t bytes)
 {
-	for (uint32_t r = 0; r < n->place.nranks; r++) {
-		if (!is_far(n, r))
+	uint32_t rank = n->place.rank;
+	for (uint32_t p = 0; p < n->reach.nranks; p++) {
+		const struct contact *theirs = (const struct contact *)(const void *)(all + p * bytes);
+		if (!is_far(n, p))
 			continue;
-		MRW_TRY(mrw_link_connect(n->link[r], &all[r].to[n->place.rank]));
-		n->far->peer[r].arena = all[r].arena;
-		n->far->peer[r].rkey = all[r].rkey;
-		n->far->peer[r].queue = &n->queues[r];
+		n->far->peer[p].arena = theirs->arena;
+		for (uint32_t i = 0; i < n->nics; i++) {
+			uint32_t k = link_number(n, rank, p, i);
+			MRW_TRY(mrw_link_connect(n->link[k], &theirs->to[link_number(n, p, rank, i)]));
+			n->far->peer[p].rkey[i] = theirs->rkey[i];
+			n->far->peer[p].queue[i] = &n->queues[k];
+		}
 	}
-	return mrw_view_new(&n->view, n->device, n->far, n->queues, n->link);
+	return mrw_view_new(&n->view, n->device, n->far, n->queues, n->link, n->links);
 }
 
 enum marrow_status mrw_network_connect(struct mrw_network *n, struct mrw_boot *boot)
 {
-	uint32_t nranks = n->place.nranks;
-	struct contact *mine = calloc(1, sizeof *mine), *all = calloc(nranks, sizeof *all);
+	size_t bytes = (sizeof(struct contact) + n->links * sizeof(struct mrw_link_address) + 7) / 8 * 8;
+	struct contact *mine = calloc(1, bytes);
+	uint8_t *all = calloc(n->reach.nranks, bytes);
 	enum marrow_status status;
 	if (!mine || !all) {
-		status = mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u addresses", nranks);
+		status = mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for the addresses of %u ranks", n->reach.nranks);
 		goto fail;
 	}
-	mine->arena = n->region.address;
-	mine->rkey = n->region.rkey;
-	for (uint32_t r = 0; r < nranks; r++)
-		if (is_far(n, r))
-			mrw_link_get_address(n->link[r], &mine->to[r]);
-	MRW_TRY_GOTO(mrw_boot_allgather(boot, mine, all, sizeof *mine));
-	status = connect_all(n, all);
+	mine->arena = n->region[0].address;
+	for (uint32_t i = 0; i < n->nics; i++)
+		mine->rkey[i] = n->region[i].rkey;
+	for (uint32_t k = 0; k < n->links; k++)
+		if (n->link[k])
+			mrw_link_get_address(n->link[k], &mine->to[k]);
+	MRW_TRY_GOTO(mrw_boot_allgather(boot, mine, all, (uint32_t)bytes));
+	status = connect_all(n, all, bytes);
 fail:
 	free(mine);
 	free(all);
@@ -186,20 +265,20 @@ static uint64_t now_ms(void)
 	return (uint64_t)ts.tv_sec * 1000u + (uint64_t)ts.tv_nsec / 1000000u;
 }
 
-static enum marrow_status drain_queue(struct mrw_network *n, uint32_t r, uint64_t until_ms, char *text, size_t bytes)
+static enum marrow_status drain_queue(struct mrw_network *n, uint32_t k, uint64_t until_ms, char *text, size_t bytes)
 {
 	const struct timespec nap = {0, 50000};
-	struct mrw_queue *q = &n->queues[r];
+	struct mrw_queue *q = &n->queues[k];
 	char why[200];
-	enum marrow_status status = mrw_view_fetch(&n->view, r, q);
+	enum marrow_status status = mrw_view_fetch(&n->view, k, q);
 	if (status != MARROW_SUCCESS) {
-		snprintf(text, bytes, "rank %u cannot see what its kernels have sent to rank %u: %s", n->place.rank, r, mrw_error_text());
+		snprintf(text, bytes, "rank %u cannot see what its kernels have sent to rank %u: %s", n->place.rank, q->peer, mrw_error_text());
 		return status;
 	}
 	while (mrw_poll(q) && mrw_load_relaxed(&q->completed) != mrw_load_relaxed(&q->ready)) {
 		if (now_ms() > until_ms) {
-			snprintf(text, bytes, "rank %u's NIC %s has not sent all to rank %u in time (%llu of %llu requests)", n->place.rank, n->info.name,
-				 r, (unsigned long long)mrw_load_relaxed(&q->completed), (unsigned long long)mrw_load_relaxed(&q->ready));
+			snprintf(text, bytes, "rank %u's NIC %s has not sent all to rank %u in time (%llu of %llu requests)", n->place.rank, n->names,
+				 q->peer, (unsigned long long)mrw_load_relaxed(&q->completed), (unsigned long long)mrw_load_relaxed(&q->ready));
 			return MARROW_TIMEOUT;
 		}
 		nanosleep(&nap, NULL);
@@ -207,7 +286,7 @@ static enum marrow_status drain_queue(struct mrw_network *n, uint32_t r, uint64_
 	if (mrw_load_relaxed(&q->failed) == 0)
 		return MARROW_SUCCESS;
 	mrw_network_describe(mrw_load_relaxed(&q->failed), why, sizeof why);
-	snprintf(text, bytes, "rank %u's NIC %s gave up on rank %u before all was sent: %s", n->place.rank, n->info.name, r, why);
+	snprintf(text, bytes, "rank %u's NIC %s gave up on rank %u before all was sent: %s", n->place.rank, n->names, q->peer, why);
 	return MARROW_REMOTE_ERROR;
 }
 
@@ -215,9 +294,9 @@ enum marrow_status mrw_network_drain(struct mrw_network *network, uint64_t ms, c
 {
 	uint64_t until_ms = now_ms() + ms;
 	enum marrow_status first = MARROW_SUCCESS;
-	for (uint32_t r = 0; r < network->place.nranks; r++) {
+	for (uint32_t k = 0; k < network->links; k++) {
 		char words[MRW_ERROR_TEXT_BYTES];
-		enum marrow_status status = is_far(network, r) ? drain_queue(network, r, until_ms, words, sizeof words) : MARROW_SUCCESS;
+		enum marrow_status status = network->link[k] ? drain_queue(network, k, until_ms, words, sizeof words) : MARROW_SUCCESS;
 		if (first == MARROW_SUCCESS && status != MARROW_SUCCESS) {
 			first = status;
 			snprintf(text, bytes, "%s", words);
@@ -231,15 +310,19 @@ void mrw_network_close(struct mrw_network *network)
 	if (!network)
 		return;
 	/* Links that go wait for the last request; a device that has failed has posted no more of them than the host knows. */
-	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
-		if (network->link[r] && mrw_view_fetch(&network->view, r, &network->queues[r]) != MARROW_SUCCESS)
-			mrw_log(MRW_LOG_WARN, "rank %u: closing the queue pair to rank %u unseen: %s", network->place.rank, r, mrw_error_text());
+	for (uint32_t k = 0; network->link && k < network->links; k++)
+		if (network->link[k] && mrw_view_fetch(&network->view, k, &network->queues[k]) != MARROW_SUCCESS)
+			mrw_log(MRW_LOG_WARN, "rank %u: closing the queue pair to rank %u unseen: %s", network->place.rank, network->queues[k].peer,
+				mrw_error_text());
 	mrw_view_free(&network->view);
-	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
-		mrw_link_free(network->link[r]);
-	if (network->nic)
-		mrw_region_free(network->nic, &network->region);
-	mrw_nic_close(network->nic);
+	for (uint32_t k = 0; network->link && k < network->links; k++)
+		mrw_link_free(network->link[k]);
+	for (uint32_t i = 0; i < network->nics; i++) {
+		if (network->nic[i])
+			mrw_region_free(network->nic[i], &network->region[i]);
+		mrw_nic_close(network->nic[i]);
+	}
+	free(network->link);
 	free(network->queues);
 	free(network->far);
 	free(network);
@@ -247,25 +330,33 @@ void mrw_network_close(struct mrw_network *network)
 
 const char *mrw_network_nic_name(const struct mrw_network *network)
 {
-	return network->info.name;
+	return network->names;
+}
+
+uint32_t mrw_network_nics(const struct mrw_network *network)
+{
+	return network->nics;
 }
 
 uint32_t mrw_network_queues(const struct mrw_network *network)
 {
 	uint32_t n = 0;
-	for (uint32_t r = 0; r < network->place.nranks; r++)
-		n += is_far(network, r);
+	for (uint32_t k = 0; k < network->links; k++)
+		n += network->link[k] != NULL;
 	return n;
 }
 
 uint32_t mrw_network_queue_limit(const struct mrw_network *network)
 {
-	return network->info.max_queues;
+	return network->max_queues;
 }
 
 const char *mrw_network_trouble(const struct mrw_network *network)
 {
-	return mrw_nic_trouble(network->nic);
+	const char *trouble = NULL;
+	for (uint32_t i = 0; i < network->nics && !trouble; i++)
+		trouble = mrw_nic_trouble(network->nic[i]);
+	return trouble;
 }
 
 void mrw_network_describe(uint64_t failed, char *text, size_t bytes)

@@ -1,4 +1,4 @@
-/* network.h - a communicator's way to ranks on other hosts: a NIC, the arena registered with it, one queue pair a rank.
+/* network.h - a communicator's way to ranks on other hosts: its NICs, the arena registered with each, one queue pair a NIC and far peer.
  *
  * Collective: all ranks of a communicator that spans hosts open it in the same step of init. Functions are called by the thread that
  * builds or takes apart the communicator. */
@@ -6,6 +6,7 @@
 #define MRW_NETWORK_H
 
 #include "bootstrap.h"
+#include "collectives/reach.h"
 #include "device/far.h"
 #include "device/runtime.h"
 
@@ -13,19 +14,23 @@ struct mrw_network;
 
 /* What ranks know of each other by now. */
 struct mrw_network_place {
-	uint32_t rank, nranks;
-	uint64_t far;            /* bit r: rank r is on another host */
-	uint32_t local;          /* number of this rank among those of its host: chooses the NIC */
-	const char *nics;        /* config.nics */
+	uint32_t rank;
+	const struct mrw_reach *reach;  /* who is a peer; copied */
+	const struct mrw_layout *layout; /* likewise */
+	uint32_t local, near_count;     /* number of this rank among those of its host, and theirs: choose the NICs */
+	const char *nics;               /* config.nics */
 	/* For messages: identities of rank 0's host and of the first other one, and a rank there. */
 	const char *first_host, *other_host;
 	uint32_t other_rank;
 };
 
-/* Opens and proves the NIC, registers the arena, makes queue pairs in INIT state. This rank's part only: no exchange. device and arena must
- * outlive it; where the target has dma-bufs (runtime.h) the arena is registered by one, else by its address. */
-enum marrow_status mrw_network_open(struct mrw_network **network, const struct mrw_network_place *place, struct mrw_device *device,
-				    const struct mrw_arena *arena);
+/* How many NICs this rank may use: those of its host, shared among its ranks; 1 at least, MRW_MAX_NICS at most. */
+enum marrow_status mrw_network_count(const struct mrw_network_place *place, uint32_t *count);
+/* Opens and proves count NICs (the same number on all ranks), registers the arena, makes queue pairs in INIT state. This rank's part only:
+ * no exchange. Ranks with the same number on their hosts take NICs with the same numbers: rails. device and arena must outlive it; where
+ * the target has dma-bufs (runtime.h) the arena is registered by one, else by its address. */
+enum marrow_status mrw_network_open(struct mrw_network **network, const struct mrw_network_place *place, uint32_t count,
+				    struct mrw_device *device, const struct mrw_arena *arena);
 /* Exchanges addresses, connects, and maps the queue pairs for kernels. Every rank must call it; no rank may post before all are back and agree. */
 enum marrow_status mrw_network_connect(struct mrw_network *network, struct mrw_boot *boot);
 /* For kernels; valid until close. */
@@ -35,11 +40,12 @@ enum marrow_status mrw_network_drain(struct mrw_network *network, uint64_t ms, c
 /* NULL is fine. Before the arena goes. */
 void mrw_network_close(struct mrw_network *network);
 
-/* For properties and messages. */
+/* For properties and messages; several names with commas. */
 const char *mrw_network_nic_name(const struct mrw_network *network);
+uint32_t mrw_network_nics(const struct mrw_network *network);
 uint32_t mrw_network_queues(const struct mrw_network *network);
 uint32_t mrw_network_queue_limit(const struct mrw_network *network);
-/* What the NIC last said of itself, NULL: it is well. Never blocks. One thread at a time: under the communicator's lock. */
+/* What one of the NICs last said of itself, NULL: all are well. Never blocks. One thread at a time: under the communicator's lock. */
 const char *mrw_network_trouble(const struct mrw_network *network);
 /* What a queue's failed word means. */
 void mrw_network_describe(uint64_t failed, char *text, size_t bytes);

@@ -8,9 +8,9 @@
 
 #define QUEUES_AT ((sizeof(struct mrw_far) + 63) / 64 * 64)
 
-static uint8_t *queue_at(const struct mrw_view *view, uint32_t rank)
+static uint8_t *queue_at(const struct mrw_view *view, uint32_t number)
 {
-	return view->words.base + QUEUES_AT + rank * sizeof(struct mrw_queue);
+	return view->words.base + QUEUES_AT + number * sizeof(struct mrw_queue);
 }
 
 /* Maps the pages around *word and makes *word its address in kernels. */
@@ -41,26 +41,29 @@ static enum marrow_status map_queue(struct mrw_view *view, const struct mrw_link
 
 /* The image of far and queues with the addresses of kernels, to where kernels find it. */
 static enum marrow_status make(struct mrw_view *view, const struct mrw_far *far, const struct mrw_queue *queues, struct mrw_link *const *links,
-			       uint8_t *image, uint64_t bytes)
+			       uint32_t count, uint8_t *image, uint64_t bytes)
 {
 	struct mrw_device *d = view->device;
 	struct mrw_far *to = (struct mrw_far *)(void *)image;
 	*to = *far;
-	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++) {
-		struct mrw_queue *q = (struct mrw_queue *)(void *)(image + QUEUES_AT) + r;
-		if (!links[r])
+	for (uint32_t k = 0; k < count; k++) {
+		struct mrw_queue *q = (struct mrw_queue *)(void *)(image + QUEUES_AT) + k;
+		if (!links[k])
 			continue;
-		*q = queues[r];
-		MRW_TRY(map_queue(view, links[r], q));
-		to->peer[r].queue = (struct mrw_queue *)(void *)queue_at(view, r);
+		*q = queues[k];
+		MRW_TRY(map_queue(view, links[k], q));
 	}
+	for (uint32_t p = 0; p < MRW_MAX_RANKS; p++)
+		for (uint32_t i = 0; i < MRW_MAX_NICS; i++)
+			if (far->peer[p].queue[i])
+				to->peer[p].queue[i] = (struct mrw_queue *)(void *)queue_at(view, (uint32_t)(far->peer[p].queue[i] - queues));
 	return d->runtime->poke(d, view->words.base, image, bytes);
 }
 
 enum marrow_status mrw_view_new(struct mrw_view *view, struct mrw_device *device, struct mrw_far *far, const struct mrw_queue *queues,
-				struct mrw_link *const *links)
+				struct mrw_link *const *links, uint32_t count)
 {
-	uint64_t bytes = QUEUES_AT + MRW_MAX_RANKS * sizeof(struct mrw_queue);
+	uint64_t bytes = QUEUES_AT + (uint64_t)count * sizeof(struct mrw_queue);
 	memset(view, 0, sizeof *view);
 	view->device = device;
 	view->far = far;
@@ -68,11 +71,11 @@ enum marrow_status mrw_view_new(struct mrw_view *view, struct mrw_device *device
 		return MARROW_SUCCESS;
 	MRW_TRY(device->runtime->arena_new(device, bytes, &view->words));
 	device->runtime->arena_seal(device, &view->words);
-	uint8_t *image = aligned_alloc(64, bytes);
+	uint8_t *image = aligned_alloc(64, (bytes + 63) / 64 * 64);
 	if (!image)
-		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for the image of %u queues", MRW_MAX_RANKS);
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for the image of %u queues", count);
 	memset(image, 0, bytes);
-	enum marrow_status status = make(view, far, queues, links, image, bytes);
+	enum marrow_status status = make(view, far, queues, links, count, image, bytes);
 	free(image);
 	view->far = (struct mrw_far *)(void *)view->words.base;
 	return status;
@@ -83,13 +86,13 @@ static uint64_t later(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-enum marrow_status mrw_view_fetch(const struct mrw_view *view, uint32_t rank, struct mrw_queue *queue)
+enum marrow_status mrw_view_fetch(const struct mrw_view *view, uint32_t number, struct mrw_queue *queue)
 {
 	struct mrw_device *d = view->device;
 	struct mrw_queue theirs;
 	if (!view->words.base)
 		return MARROW_SUCCESS;
-	MRW_TRY(d->runtime->poke(d, &theirs, queue_at(view, rank), sizeof theirs));
+	MRW_TRY(d->runtime->poke(d, &theirs, queue_at(view, number), sizeof theirs));
 	/* None of them ever runs back; the host may have polled since. */
 	queue->reserved = later(queue->reserved, theirs.reserved);
 	queue->ready = later(queue->ready, theirs.ready);

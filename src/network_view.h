@@ -10,22 +10,22 @@
 #include "device/runtime.h"
 #include "proxyless/nic.h"
 
-enum { MRW_VIEW_PAGES = 5 * MRW_MAX_RANKS };
+enum { MRW_VIEW_PAGES = 5 * MRW_MAX_RANKS * MRW_MAX_NICS };
 
 struct mrw_view {
 	struct mrw_device *device;
-	struct mrw_arena words;            /* struct mrw_far, then a queue a rank; no base: the host target */
+	struct mrw_arena words;            /* struct mrw_far, then the queues; no base: the host target */
 	struct mrw_far *far;               /* what kernels are given */
 	void *pages[MRW_VIEW_PAGES];       /* mapped */
 	uint32_t npages;
 };
 
-/* far and queues[rank] are the host's, filled and connected; links[rank]: NULL for ranks of this host. far, and the queues where they are,
- * must outlive the view. A view that failed half way is to be freed. */
+/* far and the count queues, to which it points, are the host's, filled and connected; links[k], of queue k, may be NULL. far, and the queues
+ * where they are, must outlive the view. A view that failed half way is to be freed. */
 enum marrow_status mrw_view_new(struct mrw_view *view, struct mrw_device *device, struct mrw_far *far, const struct mrw_queue *queues,
-				struct mrw_link *const *links);
-/* Brings the host's counters of rank's queue up to what kernels have done, with no kernel in flight. */
-enum marrow_status mrw_view_fetch(const struct mrw_view *view, uint32_t rank, struct mrw_queue *queue);
+				struct mrw_link *const *links, uint32_t count);
+/* Brings the host's counters of queue number number up to what kernels have done, with no kernel in flight. */
+enum marrow_status mrw_view_fetch(const struct mrw_view *view, uint32_t number, struct mrw_queue *queue);
 /* Zeroed is fine. Before the links go. */
 void mrw_view_free(struct mrw_view *view);
 

@@ -8,7 +8,7 @@
 
 enum { CALL_LEAVES_MS = 5000 };
 
-static enum marrow_status check_list(const struct marrow_comm *comm, const uint32_t *exclude, uint32_t nexclude, uint32_t *without)
+static enum marrow_status check_list(const struct marrow_comm *comm, const uint32_t *exclude, uint32_t nexclude, uint64_t *without)
 {
 	*without = 0;
 	if (nexclude > 0 && !exclude)
@@ -23,7 +23,7 @@ static enum marrow_status check_list(const struct marrow_comm *comm, const uint3
 		if (exclude[i] == comm->rank)
 			return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_shrink: rank %u leaves out itself: the ranks that are left out do not call",
 					comm->rank);
-		*without |= 1u << exclude[i];
+		*without |= 1ull << exclude[i];
 	}
 	return MARROW_SUCCESS;
 }
@@ -36,7 +36,7 @@ static void await_idle(const struct marrow_comm *comm)
 		nanosleep(&nap, NULL);
 }
 
-static enum marrow_status check_alive(struct marrow_comm *comm, uint32_t without)
+static enum marrow_status check_alive(struct marrow_comm *comm, uint64_t without)
 {
 	for (uint32_t r = 0; r < comm->nranks && comm->boot; r++)
 		if (r != comm->rank && !(without >> r & 1) && mrw_boot_is_gone(comm->boot, r))
@@ -58,9 +58,9 @@ static enum marrow_status settle(struct marrow_comm *comm, uint32_t flags)
 	return MARROW_SUCCESS;
 }
 
-static enum marrow_status fail_named(enum marrow_status status, uint32_t without)
+static enum marrow_status fail_named(enum marrow_status status, uint64_t without)
 {
-	char text[MRW_ERROR_TEXT_BYTES], list[64] = "";
+	char text[MRW_ERROR_TEXT_BYTES], list[192] = "";
 	snprintf(text, sizeof text, "%s", mrw_error_text());
 	for (uint32_t r = 0, used = 0; r < MRW_MAX_RANKS; r++)
 		if (without >> r & 1)
@@ -68,7 +68,7 @@ static enum marrow_status fail_named(enum marrow_status status, uint32_t without
 	return mrw_fail(status, "shrink without ranks {%s}; the rest is in the new communicator's numbers: %s", list, text);
 }
 
-static enum marrow_status build(struct marrow_comm *comm, uint32_t without, const struct marrow_config *config, struct marrow_comm **shrunk)
+static enum marrow_status build(struct marrow_comm *comm, uint64_t without, const struct marrow_config *config, struct marrow_comm **shrunk)
 {
 	enum marrow_status status;
 	struct marrow_comm *child = mrw_comm_child(comm, config, &status);
@@ -98,7 +98,7 @@ fail:
 	return status;
 }
 
-static enum marrow_status shrink(struct marrow_comm *comm, uint32_t without, uint32_t flags, struct marrow_comm **shrunk,
+static enum marrow_status shrink(struct marrow_comm *comm, uint64_t without, uint32_t flags, struct marrow_comm **shrunk,
 				 const struct marrow_config *config)
 {
 	MRW_TRY(settle(comm, flags));
@@ -109,7 +109,8 @@ static enum marrow_status shrink(struct marrow_comm *comm, uint32_t without, uin
 enum marrow_status marrow_comm_shrink(struct marrow_comm *comm, const uint32_t *exclude, uint32_t nexclude, uint32_t flags,
 				      struct marrow_comm **shrunk, const struct marrow_config *config)
 {
-	uint32_t rank, without;
+	uint32_t rank;
+	uint64_t without;
 	if (!shrunk)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_shrink: shrunk is NULL");
 	*shrunk = NULL;

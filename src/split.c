@@ -78,7 +78,7 @@ static void take_place(struct marrow_comm *child, const struct vote *votes, uint
 		if (votes[r].color != votes[me].color)
 			continue;
 		child->nranks++;
-		child->init.members |= 1u << r;
+		child->init.members |= 1ull << r;
 		child->rank += votes[r].key < votes[me].key || (votes[r].key == votes[me].key && r < me);
 		if (votes[r].key < votes[*first].key || (votes[r].key == votes[*first].key && r < *first))
 			*first = r;

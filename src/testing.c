@@ -61,26 +61,29 @@ enum marrow_status mrw_comm_set_seq(struct marrow_comm *comm, uint32_t next, uin
 	const struct mrw_layout *l = &comm->args.layout;
 	struct mrw_device *d = &comm->device;
 	struct mrw_control *control = (struct mrw_control *)(void *)comm->arena.base;
-	uint64_t packets_bytes = l->staging_offset[0] - l->packets_offset[0];
 	struct mrw_channel_state states[MRW_MAX_CHANNELS];
-	uint64_t rounds[MRW_MAX_CHANNELS][MRW_MAX_RANKS];
-	uint64_t *flags = malloc(packets_bytes);
-	if (!flags)
-		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for a test");
-	for (uint64_t i = 0; i < packets_bytes / 8; i++)
+	/* Packets of far slots, of near ones; counters. */
+	uint64_t packets[] = {l->staging_offset[0] - l->packets_offset[0], l->near_staging_offset[0] - l->near_packets_offset[0]};
+	uint64_t most = packets[0] > packets[1] ? packets[0] : packets[1], words = (uint64_t)l->channels * l->counters;
+	uint64_t *flags = malloc(most), *rounds = malloc(words * 8);
+	enum marrow_status status = MARROW_OUT_OF_MEMORY;
+	if (!flags || !rounds)
+		goto fail;
+	for (uint64_t i = 0; i < most / 8; i++)
 		flags[i] = (uint64_t)(next ^ 0x80000000u) << 32;
 	for (uint32_t c = 0; c < MRW_MAX_CHANNELS; c++) {
 		states[c].word = (uint32_t)(next - 1);
 		states[c].round = round;
-		for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
-			rounds[c][r] = round;
 	}
-	enum marrow_status status;
-	MRW_TRY_GOTO(d->runtime->poke(d, comm->arena.base + l->packets_offset[0], flags, packets_bytes));
+	for (uint64_t i = 0; i < words; i++)
+		rounds[i] = round;
+	MRW_TRY_GOTO(d->runtime->poke(d, comm->arena.base + l->packets_offset[0], flags, packets[0]));
+	MRW_TRY_GOTO(d->runtime->poke(d, comm->arena.base + l->near_packets_offset[0], flags, packets[1]));
 	MRW_TRY_GOTO(d->runtime->poke(d, control->channel, states, sizeof states));
-	MRW_TRY_GOTO(d->runtime->poke(d, control->rounds, rounds, sizeof rounds));
+	MRW_TRY_GOTO(d->runtime->poke(d, mrw_round_at(l, comm->arena.base, 0, 0), rounds, words * 8));
 	status = set_lanes(comm, next, round);
 fail:
 	free(flags);
+	free(rounds);
 	return status;
 }

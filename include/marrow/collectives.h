@@ -22,6 +22,10 @@
 
 #include "comm.h"
 
+/* Over several hosts: beyond 16 ranks, and where algorithm rail, railshot or ring is asked for, a rank may reach some others only (along rails those
+ * of its host and those with its number on other hosts, in a ring its neighbours). There all_reduce, broadcast, all_gather, reduce_scatter, barrier
+ * and sends between ranks that reach each other work; reduce, reduce_scatter_v, gather, scatter, all_to_all(_v), all_gather_v and other sends
+ * return MARROW_UNSUPPORTED on every rank, at once, with words. A rank that reaches more than 32 others has no sends, gather and the like at all. */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -69,7 +73,7 @@ MARROW_API enum marrow_status marrow_reduce_scatter_v(const void *send, void *re
  * other's words). Other ranks take no part. Calls within a group progress together,
  * whatever their order; outside a group each is complete for itself, the send once its recv has begun: two ranks that both send first
  * wait for each other until the deadline. To oneself: only in a group, in pairs of equal size, in the order of the calls.
- * Groups of one communicator on the cuda target: where a rank has more than 118 sends and recvs in one, they run in several steps, the i-th to or
+ * Groups of one communicator on the cuda target: where a rank has more than 77 sends and recvs in one, they run in several steps, the i-th to or
  * from each peer together; that is one group still if the peers have them in one group too. */
 MARROW_API enum marrow_status marrow_send(const void *send, size_t count, enum marrow_type type, uint32_t peer,
 					  struct marrow_comm *comm, void *stream);

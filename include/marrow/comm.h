@@ -26,8 +26,11 @@ struct marrow_config {
 	uint64_t timeout_ms;     /* deadline of every device wait and of init, at most 2^40; 0: 30 min for waits, 5 min for init (MARROW_TIMEOUT_MS) */
 	const char *host_id;     /* overrides this rank's host identity (MARROW_HOST_ID); emulates several hosts */
 	const char *socket_ifname; /* interface for the bootstrap, prefix match, '=' prefix exact (MARROW_SOCKET_IFNAME) */
-	const char *algo;        /* forces an algorithm where it applies (MARROW_ALGO): oneshot lines twoshot bulk */
-	const char *nics;        /* RDMA devices for ranks on other hosts, by name, comma-separated (MARROW_NICS); the ranks of a host take turns */
+	const char *algo;        /* forces an algorithm where it applies (MARROW_ALGO): oneshot lines twoshot bulk, along rails railshot rail. Over
+				    several hosts the first four make every rank a peer of every other one (no rails), railshot and rail make
+				    rails where hosts allow, and ring makes each rank a peer of its two neighbours; all ranks alike */
+	const char *nics;        /* RDMA devices for ranks on other hosts, by name, comma-separated (MARROW_NICS); the ranks of a host take
+				    turns, and several each where there are more NICs than ranks */
 	uint32_t device;         /* this rank's CUDA device: 1 + its ordinal; 0: the one current at the call. Unused on the host target */
 };
 #define MARROW_CONFIG_INIT { sizeof(struct marrow_config), MARROW_TARGET_AUTO, 0, 0, NULL, NULL, NULL, NULL, 0 }
@@ -44,9 +47,12 @@ struct marrow_comm_properties {
 	uint64_t oneshot_max_bytes;/* largest all-reduce sent as packets in one shot */
 	uint64_t timeout_ms;       /* deadline of a device wait */
 	uint32_t hosts;            /* hosts the ranks are on, by host identity */
-	uint32_t queue_pairs;      /* this rank's, one for each rank on another host; they live as long as the communicator */
-	uint32_t queue_pair_limit; /* of the device, for all its users; 0 without one */
-	char nic[64];              /* the device used, "" without one */
+	uint32_t queue_pairs;      /* this rank's: one a NIC for each rank on another host, along rails for those of its rail; they live as long as
+				      the communicator */
+	uint32_t queue_pair_limit; /* of the device (the lowest of them), for all its users; 0 without one */
+	char nic[64];              /* the devices used, with commas; "" without one */
+	uint32_t rails;            /* 1: along rails: messages to other hosts go to the ranks with this one's number there, reductions run host by
+				      host (types.h) */
 };
 
 /* Version of the library: compare with MARROW_VERSION. */

@@ -63,8 +63,17 @@ enum marrow_type {
 #undef MARROW_X
 };
 
-/* Reduction operations. Within a host the reduction runs in rank order: ((x0 + x1) + x2) + ...
+/* Reduction operations. The reduction runs in rank order: ((x0 + x1) + x2) + ...
  * 8- and 16-bit floats accumulate in float32, everything else in its own type; integers wrap; the result is rounded once.
+ * Along rails (marrow_comm_properties.rails: several hosts with as many ranks each, more than one; more than 16 together, or where the
+ * algorithm is asked for) it runs host by host: the ranks of each
+ * host in rank order, rounded to the type; then these results, in the order of the hosts' lowest ranks, rounded once more. The order depends on
+ * nothing else: not on count, algorithm, channels or NICs.
+ * In a ring (several hosts, where algorithm "ring" is asked for) the order of the ring is host by host, within a host by rank. The sum of the
+ * block that a rank owns begins with the rank behind it in the ring and ends with itself, rounded to the type after each addition. Of
+ * reduce_scatter rank r owns the block it gets; an all_reduce is cut into nranks blocks of ceil(ceil(bytes / 16) / nranks) * 16 bytes, the
+ * last ones maybe short or empty, and rank r owns block r.
+ * All ranks get identical bits, run after run.
  * avg divides that sum once by the number of ranks (integers truncate towards zero). min and max: a NaN in any
  * input makes the result NaN. Every NaN result has one bit pattern: positive, quiet, payload zero (0x7fc00000, 0x7e00, ...), of the
  * 8-bit floats 0x7f. A result of these beyond the largest finite value, infinity included, becomes the largest finite value of its sign.

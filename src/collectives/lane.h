@@ -22,6 +22,7 @@ struct mrw_stand {
 	uint64_t number;              /* of the transfer, in its pair */
 	uint64_t chunks, chunk;       /* moved by the lane since ever; next one of this transfer */
 	uint32_t lane, peer, way, index, step, place;
+	uint32_t here, there;         /* slots (wire.h): the peer's in this arena, this rank's in its */
 	bool far, small;
 };
 
@@ -33,9 +34,11 @@ MRW_DEV bool mrw_stand_find(const struct mrw_transfers *m, uint32_t l, struct mr
 	const struct mrw_route *r = &m->route[l % m->routes];
 	h->lane = l / m->routes;
 	h->peer = r->peer;
+	h->here = mrw_slot_here(a, h->peer);
+	h->there = mrw_slot_there(a, h->peer);
 	h->way = r->way;
 	h->far = mrw_is_far(a, h->peer);
-	h->own = mrw_lane_at(layout, a->arena[a->rank], (enum mrw_way)h->way, h->lane, a->rank, h->peer);
+	h->own = mrw_lane_at(layout, a->arena[a->rank], (enum mrw_way)h->way, h->lane, h->here);
 	h->chunks = h->own->chunks;
 	h->chunk = h->own->chunk;
 	h->step = h->own->step;
@@ -97,7 +100,7 @@ MRW_DEV bool mrw_stand_reached(const struct mrw_stand *h, uint64_t want)
 /* True if the NIC has done with the outbox that was posted up to behind. */
 MRW_DEV bool mrw_stand_settled(const struct mrw_transfers *m, const struct mrw_stand *h, uint64_t behind)
 {
-	return !h->far || behind == 0 || mrw_poll_done(m->a.far->peer[h->peer].queue, behind - 1);
+	return !h->far || behind == 0 || mrw_poll_done(mrw_far_queue(&m->a, h->lane, h->peer), behind - 1);
 }
 
 /* Whether the lane can go on; for one thread. *ok becomes false if the other end moves something else. */
@@ -134,14 +137,14 @@ MRW_DEV struct mrw_lane *mrw_stand_other(const struct mrw_transfers *m, const st
 	const struct mrw_args *a = &m->a;
 	enum mrw_way other = h->way == MRW_WAY_OUT ? MRW_WAY_IN : MRW_WAY_OUT;
 	if (h->far)
-		return mrw_lane_at(&a->layout, a->arena[a->rank] + a->layout.outbox, other, h->lane, a->rank, h->peer);
-	return mrw_lane_at(&a->layout, a->arena[h->peer], other, h->lane, h->peer, a->rank);
+		return mrw_lane_at(&a->layout, a->arena[a->rank] + a->layout.outbox, other, h->lane, h->here);
+	return mrw_lane_at(&a->layout, a->arena[h->peer], other, h->lane, h->there);
 }
 
-/* Where what p shall find there lies in this rank's arena (owner and peer change places) and in p's. */
-MRW_DEV uint64_t mrw_line_offset(const struct mrw_transfers *m, const struct mrw_stand *h, uint32_t owner, uint32_t peer)
+/* Where what p shall find there lies in this rank's arena (slot: here) and in p's (there). */
+MRW_DEV uint64_t mrw_line_offset(const struct mrw_transfers *m, const struct mrw_stand *h, uint32_t slot)
 {
-	return mrw_lane_offset(&m->a.layout, h->way == MRW_WAY_OUT ? MRW_WAY_IN : MRW_WAY_OUT, h->lane, owner, peer) +
+	return mrw_lane_offset(&m->a.layout, h->way == MRW_WAY_OUT ? MRW_WAY_IN : MRW_WAY_OUT, h->lane, slot) +
 	       offsetof(struct mrw_lane, heard) + mrw_stand_parity(m, h) * sizeof(struct mrw_line);
 }
 
@@ -152,15 +155,15 @@ MRW_DEV_CALL bool mrw_line_post(const struct mrw_transfers *m, const struct mrw_
 	const struct mrw_layout *l = &a->layout;
 	uint32_t n = 1 + (units > 0), parity = mrw_stand_parity(m, h), p = h->peer;
 	uint64_t index;
-	if (!mrw_far_reserve(a, p, n, w, &index))
+	if (!mrw_far_reserve(a, h->lane, p, n, w, &index))
 		return false;
 	if (units > 0)
-		mrw_far_range(a, p, index, false, l->outbox + mrw_lane_packets_offset(l, h->lane, a->rank, p, parity),
-			      mrw_lane_packets_offset(l, h->lane, p, a->rank, parity), units * (uint32_t)sizeof(struct mrw_packet));
-	mrw_far_range(a, p, index + n - 1, true, l->outbox + mrw_line_offset(m, h, a->rank, p), mrw_line_offset(m, h, p, a->rank),
+		mrw_far_range(a, h->lane, p, index, false, l->outbox + mrw_lane_packets_offset(l, h->lane, h->here, parity),
+			      mrw_lane_packets_offset(l, h->lane, h->there, parity), units * (uint32_t)sizeof(struct mrw_packet));
+	mrw_far_range(a, h->lane, p, index + n - 1, true, l->outbox + mrw_line_offset(m, h, h->here), mrw_line_offset(m, h, h->there),
 		      sizeof(struct mrw_line));
 	h->own->posted_line[parity] = index + n;
-	mrw_post_ready(a->far->peer[p].queue, index, n);
+	mrw_post_ready(mrw_far_queue(a, h->lane, p), index, n);
 	return true;
 }
 
@@ -172,8 +175,8 @@ MRW_DEV bool mrw_lane_say(const struct mrw_team *team, const struct mrw_transfer
 	uint32_t parity = mrw_stand_parity(m, h), flag = (uint32_t)(h->number + 1), units = 0;
 	if (h->way == MRW_WAY_OUT && h->small) {
 		uint8_t *arena = h->far ? a->arena[a->rank] + l->outbox : a->arena[h->peer];
-		uint64_t offset = h->far ? mrw_lane_packets_offset(l, h->lane, a->rank, h->peer, parity)
-					 : mrw_lane_packets_offset(l, h->lane, h->peer, a->rank, parity);
+		uint64_t offset = h->far ? mrw_lane_packets_offset(l, h->lane, h->here, parity)
+					 : mrw_lane_packets_offset(l, h->lane, h->there, parity);
 		struct mrw_packet *to = (struct mrw_packet *)(void *)(arena + offset);
 		units = (uint32_t)(h->t->bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES;
 		for (uint32_t i = team->index; i < units; i += team->size) {
@@ -211,7 +214,7 @@ MRW_DEV bool mrw_lane_take(const struct mrw_team *team, const struct mrw_transfe
 	const struct mrw_layout *l = &a->layout;
 	uint32_t flag = (uint32_t)(h->number + 1), units = (uint32_t)(h->t->bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES;
 	const struct mrw_packet *from = (const struct mrw_packet *)(const void *)(a->arena[a->rank] +
-					mrw_lane_packets_offset(l, h->lane, a->rank, h->peer, mrw_stand_parity(m, h)));
+					mrw_lane_packets_offset(l, h->lane, h->here, mrw_stand_parity(m, h)));
 	struct mrw_where w = mrw_stand_where(m, h, seq);
 	w.wait_for = MRW_WAIT_PACKET;
 	for (uint32_t i = team->index; i < units; i += team->size) {
@@ -242,7 +245,7 @@ MRW_DEV void mrw_lane_scrub(const struct mrw_team *team, const struct mrw_transf
 	if (((uint32_t)(h->number >> l->lane_shift) & MRW_LANE_SCRUB_MASK) > 1)
 		return;
 	struct mrw_packet *slot = (struct mrw_packet *)(void *)(a->arena[a->rank] +
-				  mrw_lane_packets_offset(l, h->lane, a->rank, h->peer, mrw_stand_parity(m, h)));
+				  mrw_lane_packets_offset(l, h->lane, h->here, mrw_stand_parity(m, h)));
 	mrw_team_sync(team); /* everybody has read */
 	for (uint32_t i = team->index; i < l->lane_units; i += team->size)
 		mrw_store_packet(slot + i, v);
@@ -259,11 +262,11 @@ MRW_DEV void mrw_lane_copy(const struct mrw_team *team, const struct mrw_transfe
 	uint64_t left = h->t->bytes - offset;
 	*bytes = left < size ? (uint32_t)left : size;
 	if (h->way == MRW_WAY_IN)
-		mrw_copy(team, own, a->arena[a->rank] + mrw_lane_chunk_offset(l, h->lane, a->rank, h->peer, h->chunks), *bytes);
+		mrw_copy(team, own, a->arena[a->rank] + mrw_lane_chunk_offset(l, h->lane, h->here, h->chunks), *bytes);
 	else if (h->far)
-		mrw_copy(team, a->arena[a->rank] + l->outbox + mrw_lane_chunk_offset(l, h->lane, a->rank, h->peer, h->chunks), own, *bytes);
+		mrw_copy(team, a->arena[a->rank] + l->outbox + mrw_lane_chunk_offset(l, h->lane, h->here, h->chunks), own, *bytes);
 	else
-		mrw_copy(team, a->arena[h->peer] + mrw_lane_chunk_offset(l, h->lane, h->peer, a->rank, h->chunks), own, *bytes);
+		mrw_copy(team, a->arena[h->peer] + mrw_lane_chunk_offset(l, h->lane, h->there, h->chunks), own, *bytes);
 }
 
 /* A chunk (OUT) and the count behind it, or a credit, to a rank on another host. */
@@ -273,16 +276,16 @@ MRW_DEV_CALL bool mrw_count_post(const struct mrw_transfers *m, const struct mrw
 	const struct mrw_layout *l = &a->layout;
 	uint32_t p = h->peer, n = h->way == MRW_WAY_OUT ? 2 : 1;
 	uint64_t index;
-	if (!mrw_far_reserve(a, p, n, w, &index))
+	if (!mrw_far_reserve(a, h->lane, p, n, w, &index))
 		return false;
 	if (h->way == MRW_WAY_OUT)
-		mrw_far_range(a, p, index, false, l->outbox + mrw_lane_chunk_offset(l, h->lane, a->rank, p, h->chunks),
-			      mrw_lane_chunk_offset(l, h->lane, p, a->rank, h->chunks), bytes);
-	mrw_far_word(a, p, index + n - 1, mrw_lane_offset(l, h->way == MRW_WAY_OUT ? MRW_WAY_IN : MRW_WAY_OUT, h->lane, p, a->rank) +
+		mrw_far_range(a, h->lane, p, index, false, l->outbox + mrw_lane_chunk_offset(l, h->lane, h->here, h->chunks),
+			      mrw_lane_chunk_offset(l, h->lane, h->there, h->chunks), bytes);
+	mrw_far_word(a, h->lane, p, index + n - 1, mrw_lane_offset(l, h->way == MRW_WAY_OUT ? MRW_WAY_IN : MRW_WAY_OUT, h->lane, h->there) +
 		     offsetof(struct mrw_lane, count), h->chunks + 1);
 	if (h->way == MRW_WAY_OUT)
 		h->own->posted_chunk[h->chunks % MRW_LANE_SLOTS] = index + n;
-	mrw_post_ready(a->far->peer[p].queue, index, n);
+	mrw_post_ready(mrw_far_queue(a, h->lane, p), index, n);
 	return true;
 }
 

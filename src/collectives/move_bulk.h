@@ -29,7 +29,7 @@ MRW_DEV void mrw_stage(const struct mrw_team *team, uint32_t channel, const stru
 /* What p staged for me lag rounds ago. */
 MRW_DEV const uint8_t *mrw_staged(const struct mrw_args *a, uint32_t channel, uint32_t format, uint32_t p, uint64_t round)
 {
-	return mrw_staging_at(&a->layout, a->arena[a->rank], format, channel, a->rank, p, round - a->call.lag);
+	return mrw_staging_from(a, format, channel, p, round - a->call.lag);
 }
 
 MRW_DEV void mrw_gather_round(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t t,

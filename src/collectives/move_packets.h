@@ -27,7 +27,7 @@ MRW_DEV bool mrw_unit_receive(uint32_t channel, const struct mrw_args *a, uint32
 {
 	uint32_t payload[2];
 	struct mrw_where w = {seq, channel, p, MRW_WAIT_PACKET, 0, 0};
-	if (!mrw_wait_packet(a, mrw_packets_at(&a->layout, a->arena[a->rank], 0, channel, a->rank, p, seq & 1) + i, w, payload))
+	if (!mrw_wait_packet(a, mrw_packets_from(a, 0, channel, p, seq & 1) + i, w, payload))
 		return false;
 	mrw_unit_store(out, (uint64_t)first + i, a->bytes, payload);
 	return true;

@@ -82,7 +82,7 @@ MRW_DEV uint64_t mrw_lanes_active(const struct mrw_transfers *m, uint32_t channe
 		if (own >= lanes)
 			continue;
 		/* The lanes of a pair have all passed the same transfers when a launch begins. */
-		uint64_t first = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, own, a->rank, r->peer)->first;
+		uint64_t first = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, own, mrw_slot_here(a, r->peer))->first;
 		bool all = r->wide || mrw_is_far(a, r->peer) || r->count >= lanes;
 		for (uint32_t k = 0; k < (all ? lanes : r->count); k++) {
 			uint32_t l = (((uint32_t)first + k) & (lanes - 1)) * m->routes + i;
@@ -99,7 +99,7 @@ MRW_DEV void mrw_lanes_keep(const struct mrw_team *team, const struct mrw_transf
 	const struct mrw_args *a = &m->a;
 	for (uint32_t l = channel + team->index * a->call.channels; l < m->routes << a->layout.lane_shift; l += team->size * a->call.channels) {
 		const struct mrw_route *r = &m->route[l % m->routes];
-		struct mrw_lane *own = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, l / m->routes, a->rank, r->peer);
+		struct mrw_lane *own = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, l / m->routes, mrw_slot_here(a, r->peer));
 		own->first += r->count;
 		own->place = own->step = 0;
 		own->chunk = 0;

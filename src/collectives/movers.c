@@ -2,12 +2,18 @@
 #include "device/kernels.h"
 #include "move_packets.h"
 #include "move_bulk.h"
+#include "move_railshot.h"
+#include "move_rail.h"
+#include "move_ring.h"
 #include "prove.h"
 
 #define MRW_BODY(name, call) \
 	static void name(const struct mrw_team *team, uint32_t channel, const struct mrw_args *args) { call(team, channel, args); }
 MRW_BODY(packets, mrw_move_packets)
 MRW_BODY(bulk, mrw_move_bulk)
+MRW_BODY(railshot, mrw_move_railshot)
+MRW_BODY(rail, mrw_move_rail)
+MRW_BODY(ring, mrw_move_ring)
 MRW_BODY(prove, mrw_prove)
 
-const struct mrw_host_movers mrw_host_movers = {{packets, bulk, prove}};
+const struct mrw_host_movers mrw_host_movers = {{packets, bulk, railshot, rail, ring, prove}};

@@ -2,6 +2,11 @@
 #include "device/kernels.h"
 #include "move_packets.h"
 #include "move_bulk.h"
+#if MRW_FAR
+#include "move_railshot.h"
+#include "move_rail.h"
+#include "move_ring.h"
+#endif
 #include "prove.h"
 
 /* signals: threads at the block's end that are its signal warp. */
@@ -17,6 +22,14 @@
 MRW_KERNEL(mrw_move_packets_kernel, mrw_move_packets, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(mrw_move_bulk_kernel, mrw_move_bulk, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 MRW_KERNEL(mrw_prove_kernel, mrw_prove, MRW_BLOCK_THREADS, 0)
+#if MRW_FAR
+MRW_KERNEL(mrw_move_railshot_kernel, mrw_move_railshot, MRW_PACKET_THREADS, 0)
+MRW_KERNEL(mrw_move_rail_kernel, mrw_move_rail, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
+MRW_KERNEL(mrw_move_ring_kernel, mrw_move_ring, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
+#define MRW_RAILS (const void *)mrw_move_railshot_kernel, (const void *)mrw_move_rail_kernel, (const void *)mrw_move_ring_kernel
+#else
+#define MRW_RAILS NULL, NULL, NULL
+#endif
 
 /* These two have as much stack as any kernel of their half (kernels.h). */
 #if MRW_FAR
@@ -29,7 +42,7 @@ MRW_KERNEL(mrw_prove_kernel, mrw_prove, MRW_BLOCK_THREADS, 0)
 #define MRW_STACK MRW_STACK_BYTES
 #endif
 extern "C" const struct mrw_cuda_movers MRW_MOVERS_TABLE = {{
-	(const void *)mrw_move_packets_kernel, (const void *)mrw_move_bulk_kernel, (const void *)mrw_prove_kernel}};
+	(const void *)mrw_move_packets_kernel, (const void *)mrw_move_bulk_kernel, MRW_RAILS, (const void *)mrw_prove_kernel}};
 
 /* A function of its own: its argument must be in memory. */
 static __device__ __noinline__ void fill_stack(uint32_t *stack, uint32_t value)

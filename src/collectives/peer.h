@@ -23,11 +23,11 @@ MRW_DEV uint32_t mrw_peer(const struct mrw_args *a, uint32_t q)
 MRW_DEV bool mrw_rounds_reached(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint64_t round,
 				uint32_t lag, bool fill, bool ok)
 {
-	const uint64_t *mine = mrw_control(a, a->rank)->rounds[channel];
+	const uint64_t *mine = mrw_round_at(&a->layout, a->arena[a->rank], channel, 0);
 	for (uint32_t p = team->index; ok && p < a->nranks; p += team->size) {
 		struct mrw_where w = {seq, channel, p, MRW_WAIT_ROUND, 0, 0};
-		if (p != a->rank)
-			ok = mrw_wait_reached(a, &mine[p], round - lag + 1, w);
+		if (mrw_is_peer(a, p))
+			ok = mrw_wait_reached(a, &mine[mrw_slot_here(a, p)], round - lag + 1, w);
 		if (ok && fill && mrw_is_far(a, p)) /* posted by another thread perhaps: the last vote or gate lies between */
 			ok = mrw_far_settled(a, MRW_POSTED_ROUND, channel, round & 1, p, w);
 	}
@@ -70,15 +70,15 @@ MRW_DEV void mrw_stage_note(const struct mrw_team *team, const struct mrw_args *
 			    uint64_t round, uint32_t bytes)
 {
 	if (team->index == 0 && mrw_is_far(a, p))
-		*mrw_note_at(&a->layout, a->arena[a->rank], format, channel, round, p) = bytes;
+		*mrw_note_at(&a->layout, a->arena[a->rank], format, channel, round, mrw_slot_here(a, p)) = bytes;
 }
 
 /* Tells the peers that this rank has completed round; what the team did in it is behind a team sync. index of count threads. */
 MRW_DEV void mrw_rounds_tell(const struct mrw_args *a, uint32_t channel, uint32_t seq, uint64_t round, uint32_t index, uint32_t count)
 {
 	for (uint32_t p = index; p < a->nranks; p += count)
-		if (p != a->rank && !mrw_is_far(a, p))
-			mrw_publish(&mrw_control(a, p)->rounds[channel][a->rank], round + 1);
+		if (mrw_is_near(a, p))
+			mrw_publish(mrw_round_at(&a->layout, a->arena[p], channel, mrw_slot_there(a, p)), round + 1);
 	/* Those on other hosts last: a full send queue is waited for. Failed: this rank is poisoned, and its next wait ends. */
 	for (uint32_t p = index; mrw_spans(a) && p < a->nranks; p += count)
 		if (mrw_is_far(a, p))

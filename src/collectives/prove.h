@@ -1,7 +1,7 @@
 /* prove.h - every peer path proved with data at init: store here, read there.
  *
- * Each rank fills its channel 0 slot of the first staging at every peer with a pattern of (writer, reader), publishes a token, then
- * checks what the peers wrote. A path that is granted but loses or redirects writes (ACS, IOMMU, virtual machines) fails here,
+ * Each rank fills its slot of the first staging at every peer with a pattern of (writer, reader), publishes a token, then
+ * checks what the peers wrote; one channel for each NIC. A path that is granted but loses or redirects writes (ACS, IOMMU, virtual machines) fails here,
  * by name, instead of in the first training step. Runs once, before any operation. */
 #ifndef MRW_PROVE_H
 #define MRW_PROVE_H
@@ -22,13 +22,13 @@ MRW_DEV_CALL bool mrw_proof_send(const struct mrw_args *a, uint32_t channel, uin
 	struct mrw_where w = {0, channel, p, MRW_WAIT_SEND, 0, 0};
 	const struct mrw_layout *l = &a->layout;
 	uint64_t index;
-	if (!mrw_far_reserve(a, p, 2, w, &index))
+	if (!mrw_far_reserve(a, channel, p, 2, w, &index))
 		return false;
-	mrw_far_range(a, p, index, false, l->outbox + mrw_staging_offset(l, 0, channel, mrw_writer_slot(a->rank, p), 0),
-		      mrw_staging_offset(l, 0, channel, mrw_writer_slot(p, a->rank), 0), l->chunk_bytes);
-	mrw_far_word(a, p, index + 1, offsetof(struct mrw_control, proof) + a->rank * 8, MRW_PROOF_TOKEN);
-	*mrw_posted_at(l, a->arena[a->rank], MRW_POSTED_ROUND, channel, 0, p) = index + 2;
-	mrw_post_ready(a->far->peer[p].queue, index, 2);
+	mrw_far_range(a, channel, p, index, false, l->outbox + mrw_staging_offset(l, 0, channel, mrw_slot_here(a, p), 0),
+		      mrw_staging_offset(l, 0, channel, mrw_slot_there(a, p), 0), l->chunk_bytes);
+	mrw_far_word(a, channel, p, index + 1, mrw_proof_offset(l, channel, mrw_slot_there(a, p)), MRW_PROOF_TOKEN);
+	*mrw_posted_at(l, a->arena[a->rank], MRW_POSTED_ROUND, channel, 0, mrw_slot_here(a, p)) = index + 2;
+	mrw_post_ready(mrw_far_queue(a, channel, p), index, 2);
 	return true;
 }
 
@@ -46,8 +46,8 @@ MRW_DEV_CALL bool mrw_lines_try(const struct mrw_team *team, const struct mrw_ar
 		return true;
 	for (uint32_t q = 1; q < a->nranks; q++) {
 		uint32_t to = mrw_peer(a, q), from = (a->rank + a->nranks - q) % a->nranks;
-		uint8_t *theirs = mrw_line_at(&a->layout, a->arena[to], 0, to, a->rank, 0, line);
-		const uint8_t *mine = mrw_line_at(&a->layout, a->arena[a->rank], 0, a->rank, from, 0, line);
+		uint8_t *theirs = mrw_line_at(&a->layout, a->arena[to], 0, mrw_writer_slot(to, a->rank), 0, line);
+		const uint8_t *mine = mrw_line_at(&a->layout, a->arena[a->rank], 0, mrw_writer_slot(a->rank, from), 0, line);
 		uint64_t until = mrw_clock_ns() + MRW_TRIAL_NS;
 		uint32_t sent = 0, seen = 0;
 		while (sent < MRW_TRIAL_LINES || seen < MRW_TRIAL_LINES) {
@@ -76,9 +76,10 @@ MRW_DEV bool mrw_lines_try(const struct mrw_team *team, const struct mrw_args *a
 
 MRW_DEV void mrw_prove(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
 {
-	uint32_t words = a->layout.chunk_bytes / 8;
+	const struct mrw_layout *l = &a->layout;
+	uint32_t words = l->chunk_bytes / 8;
 	for (uint32_t p = 0; p < a->nranks; p++) {
-		if (p == a->rank)
+		if (!mrw_is_peer(a, p))
 			continue;
 		uint64_t *slot = (uint64_t *)(void *)mrw_staging_to(a, 0, channel, p, 0);
 		for (uint32_t i = team->index; i < words; i += team->size)
@@ -89,20 +90,19 @@ MRW_DEV void mrw_prove(const struct mrw_team *team, uint32_t channel, const stru
 	for (uint32_t p = team->index; ok && p < a->nranks; p += team->size)
 		if (mrw_is_far(a, p))
 			ok = mrw_proof_send(a, channel, p);
-		else if (p != a->rank)
-			mrw_publish(&mrw_control(a, p)->proof[a->rank], MRW_PROOF_TOKEN);
+		else if (mrw_is_near(a, p))
+			mrw_publish(mrw_proof_at(l, a->arena[p], channel, mrw_slot_there(a, p)), MRW_PROOF_TOKEN);
 	for (uint32_t p = team->index; ok && p < a->nranks; p += team->size) {
 		struct mrw_where w = {0, channel, p, MRW_WAIT_PROOF, 0, 0};
-		if (p != a->rank)
-			ok = mrw_wait_reached(a, &mrw_control(a, a->rank)->proof[p], MRW_PROOF_TOKEN, w);
+		if (mrw_is_peer(a, p))
+			ok = mrw_wait_reached(a, mrw_proof_at(l, a->arena[a->rank], channel, mrw_slot_here(a, p)), MRW_PROOF_TOKEN, w);
 	}
 	if (mrw_team_any(team, !ok))
 		return;
 	for (uint32_t p = 0; p < a->nranks; p++) {
-		if (p == a->rank)
+		if (!mrw_is_peer(a, p))
 			continue;
-		const uint64_t *slot = (const uint64_t *)(const void *)mrw_staging_at(&a->layout, a->arena[a->rank], 0, channel,
-										     a->rank, p, 0);
+		const uint64_t *slot = (const uint64_t *)(const void *)mrw_staging_from(a, 0, channel, p, 0);
 		for (uint32_t i = team->index; i < words; i += team->size) {
 			struct mrw_where w = {0, channel, p, MRW_WAIT_PROOF, mrw_proof_word(p, a->rank, i), slot[i]};
 			if (w.seen != w.expected) {

@@ -22,9 +22,11 @@ struct mrw_sum {
 	uint64_t result;       /* offset in a peer's arena of the first writer's slot of the second staging */
 	uint64_t stride;       /* from one writer's slot to the next one's */
 	uint32_t bytes;
-	uint32_t rank, nranks;
+	uint32_t rank, nranks; /* whose pieces: all ranks'; along rails numbers of ranks within the host, or of hosts */
+	uint32_t divisor;      /* ranks whose sum this completes */
 	uint32_t own_alignment, out_alignment;
 	bool forward, average, scaled;
+	uint8_t *first;        /* not NULL: forward goes here and, at stride, for nranks - 2 more */
 	mrw_acc scalar;
 };
 
@@ -104,6 +106,8 @@ MRW_DEV_CALL uint32_t mrw_sum_pair_any(uint32_t reduction, uint32_t at, uint32_t
 /* Where the sum also goes: peer number q's second staging. */
 MRW_DEV uint8_t *mrw_sum_slot(const struct mrw_args *a, const struct mrw_sum s, uint32_t q)
 {
+	if (MRW_FAR && s.first)
+		return s.first + (q - 1) * s.stride;
 	uint32_t p = mrw_peer(a, q);
 	if (mrw_is_far(a, p))
 		return a->arena[s.rank] + a->layout.outbox + s.result + mrw_writer_slot(s.rank, p) * s.stride;
@@ -138,7 +142,7 @@ MRW_DEV uint32_t mrw_sum_aligned(const uint32_t reduction, const struct mrw_args
 			for (uint32_t k = 0; k < MRW_REDUCE_BATCH; k++)
 				mrw_acc_add(reduction, acc[k], x[k].w, r == 0);
 		}
-		mrw_acc_store(MRW_REDUCE_BATCH, acc, x, s.out + at, step, s.average, s.nranks);
+		mrw_acc_store(MRW_REDUCE_BATCH, acc, x, s.out + at, step, s.average, s.divisor);
 		for (uint32_t q = 1; s.forward && q < s.nranks; q++) {
 			uint8_t *slot = mrw_sum_slot(a, s, q) + at;
 			MRW_UNROLL
@@ -168,7 +172,7 @@ MRW_DEV void mrw_sum_one(const uint32_t reduction, const struct mrw_args *a, con
 	v.w[0] = v.w[1] = v.w[2] = v.w[3] = 0;
 	MRW_UNROLL
 	for (uint32_t e = 0; e < MRW_VEC_ELEMS; e++)
-		mrw_narrow(v.w, e, s.average ? mrw_divide(acc[e], s.nranks) : acc[e]);
+		mrw_narrow(v.w, e, s.average ? mrw_divide(acc[e], s.divisor) : acc[e]);
 	for (uint32_t q = 1; s.forward && q < s.nranks; q++)
 		mrw_store_vec(mrw_sum_slot(a, s, q) + at, v, MRW_VEC_BYTES);
 	if (bytes == MRW_VEC_BYTES)
@@ -204,9 +208,10 @@ MRW_DEV struct mrw_sum mrw_sum_of(uint32_t channel, const struct mrw_args *a, ui
 	s.own = a->in + block.offset + chunk.offset;
 	s.staged = a->arena[a->rank] + mrw_staging_offset(&a->layout, 0, channel, 0, round - a->call.lag);
 	s.result = mrw_staging_offset(&a->layout, 1, channel, 0, round);
-	s.stride = (uint64_t)MRW_ROUND_SLOTS * a->layout.chunk_bytes;
+	s.stride = mrw_staging_stride(&a->layout, false);
 	s.rank = a->rank;
-	s.nranks = a->nranks;
+	s.nranks = s.divisor = a->nranks;
+	s.first = NULL;
 	if (mrw_is_sender(a))
 		s.out = mrw_sum_slot(a, s, (a->call.root + a->nranks - a->rank) % a->nranks);
 	else
@@ -275,7 +280,7 @@ MRW_DEV void mrw_bulk_collect(const struct mrw_team *team, uint32_t channel, con
 		struct mrw_span block = mrw_block_at(a, p);
 		struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
 		mrw_copy(team, a->out + block.offset + chunk.offset,
-			 mrw_staging_at(&a->layout, a->arena[a->rank], 1, channel, a->rank, p, round - a->call.lag), chunk.bytes);
+			 mrw_staging_from(a, 1, channel, p, round - a->call.lag), chunk.bytes);
 	}
 }
 

@@ -86,7 +86,7 @@ MRW_DEV void mrw_lines_send(const bool plain, const uint32_t batch, const struct
 			mrw_line_own(plain, a, w, line + k * w->step, scalar, part[k]);
 		for (uint32_t q = 1; q < a->nranks; q++) {
 			uint32_t p = mrw_peer(a, q);
-			uint8_t *to = mrw_line_at(&a->layout, a->arena[p], channel, p, a->rank, seq & 1, line);
+			uint8_t *to = mrw_line_at(&a->layout, a->arena[p], channel, mrw_writer_slot(p, a->rank), seq & 1, line);
 			MRW_LINE_UNROLL
 			for (uint32_t k = 0; k < batch; k++)
 				if (line + k * w->step < w->lines)
@@ -109,7 +109,7 @@ MRW_DEV_CALL bool mrw_lines_look(uint32_t channel, const struct mrw_args *a, uin
 MRW_DEV bool mrw_lines_wait(const bool plain, const uint32_t batch, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint32_t p,
 			    const struct mrw_line_walk *w, uint32_t line, uint32_t part[MRW_LINE_BATCH][MRW_LINE_PART][2])
 {
-	const uint8_t *from = mrw_line_at(&a->layout, a->arena[a->rank], channel, a->rank, p, seq & 1, line);
+	const uint8_t *from = mrw_line_at(&a->layout, a->arena[a->rank], channel, mrw_writer_slot(a->rank, p), seq & 1, line);
 	uint64_t since = 0;
 	for (uint32_t polls = 0;; polls++) {
 		bool here = true;

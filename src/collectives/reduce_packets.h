@@ -109,8 +109,7 @@ MRW_DEV bool mrw_unit_reduce(const uint32_t reduction, uint32_t channel, const s
 		uint32_t payload[2] = {own[0], own[1]};
 		if (p != a->rank) {
 			struct mrw_where w = {seq, channel, p, MRW_WAIT_PACKET, 0, 0};
-			if (!mrw_wait_packet(a, mrw_packets_at(&a->layout, a->arena[a->rank], 0, channel, a->rank, p, seq & 1) + i,
-					     w, payload))
+			if (!mrw_wait_packet(a, mrw_packets_from(a, 0, channel, p, seq & 1) + i, w, payload))
 				return false;
 		}
 		mrw_unit_combine(reduction, acc, payload, p == 0);
@@ -153,8 +152,7 @@ MRW_DEV bool mrw_units_collect(uint32_t index, uint32_t size, uint32_t channel, 
 			continue;
 		uint32_t payload[2];
 		struct mrw_where w = {seq, channel, p, MRW_WAIT_PACKET, 0, 0};
-		if (!mrw_wait_packet(a, mrw_packets_at(&a->layout, a->arena[a->rank], 1, channel, a->rank, p, seq & 1) + i, w,
-				     payload))
+		if (!mrw_wait_packet(a, mrw_packets_from(a, 1, channel, p, seq & 1) + i, w, payload))
 			return false;
 		mrw_unit_store(a->out + block.offset, (uint64_t)u.first + i, block.bytes, payload);
 	}

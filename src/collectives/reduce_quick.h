@@ -14,7 +14,7 @@
 /* Adds unit i over all ranks in rank order; own is mine. False: a packet is late, nothing was stored. */
 MRW_DEV bool mrw_quick_unit(uint32_t channel, const struct mrw_args *a, uint32_t seq, uint32_t i, const uint32_t own[2], uint8_t *out)
 {
-	const struct mrw_packet *slot = mrw_packets_at(&a->layout, a->arena[a->rank], 0, channel, a->rank, a->rank ? 0 : 1, seq & 1) + i;
+	const struct mrw_packet *slot = mrw_packets_at(&a->layout, a->arena[a->rank], 0, channel, 0, seq & 1) + i;
 	mrw_acc acc[MRW_UNIT_ELEMS] = {0};
 	uint32_t result[2];
 	for (uint32_t p = 0; p < a->nranks; p++) {
@@ -41,7 +41,7 @@ MRW_DEV void mrw_quick_send(uint32_t channel, const struct mrw_args *a, uint32_t
 {
 	for (uint32_t q = 1; q < a->nranks; q++) {
 		uint32_t p = mrw_peer(a, q);
-		mrw_packet_send(mrw_packets_at(&a->layout, a->arena[p], 0, channel, p, a->rank, seq & 1) + i, seq, own);
+		mrw_packet_send(mrw_packets_at(&a->layout, a->arena[p], 0, channel, mrw_writer_slot(p, a->rank), seq & 1) + i, seq, own);
 	}
 }
 

@@ -3,6 +3,9 @@
 #include "reduce_quick.h"
 #include "reduce_lines.h"
 #include "reduce_bulk.h"
+#include "reduce_railshot.h"
+#include "reduce_rail.h"
+#include "reduce_ring.h"
 
 #define MRW_BODY(name, call) \
 	static void name(const struct mrw_team *team, uint32_t channel, const struct mrw_args *args) { call(team, channel, args); }
@@ -11,5 +14,8 @@ MRW_BODY(bulk, mrw_reduce_bulk)
 MRW_BODY(local, mrw_reduce_local)
 MRW_BODY(quick, mrw_reduce_quick)
 MRW_BODY(lines, mrw_reduce_lines)
+MRW_BODY(railshot, mrw_reduce_railshot)
+MRW_BODY(rail, mrw_reduce_rail)
+MRW_BODY(ring, mrw_reduce_ring)
 
-const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local, quick, lines}};
+const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local, quick, lines, railshot, rail, ring}};

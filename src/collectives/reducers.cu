@@ -4,6 +4,11 @@
 #include "reduce_quick.h"
 #include "reduce_lines.h"
 #include "reduce_bulk.h"
+#if MRW_FAR
+#include "reduce_railshot.h"
+#include "reduce_rail.h"
+#include "reduce_ring.h"
+#endif
 
 /* signals: threads at the block's end that are its signal warp. */
 #define MRW_KERNEL(name, call, threads, signals) \
@@ -18,17 +23,18 @@
 MRW_KERNEL(MRW_TYPED(mrw_packets), mrw_reduce_packets, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(MRW_TYPED(mrw_bulk), mrw_reduce_bulk, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 MRW_KERNEL(MRW_TYPED(mrw_local), mrw_reduce_local, MRW_BLOCK_THREADS, 0)
-
 #if MRW_FAR
+MRW_KERNEL(MRW_TYPED(mrw_railshot), mrw_reduce_railshot, MRW_PACKET_THREADS, 0)
+MRW_KERNEL(MRW_TYPED(mrw_rail), mrw_reduce_rail, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
+MRW_KERNEL(MRW_TYPED(mrw_ring), mrw_reduce_ring, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 #define MRW_TABLE MRW_TYPED(mrw_cuda_far_reducers)
+#define MRW_OTHERS NULL, NULL, \
+	(const void *)MRW_TYPED(mrw_railshot), (const void *)MRW_TYPED(mrw_rail), (const void *)MRW_TYPED(mrw_ring)
 #else
 MRW_KERNEL(MRW_TYPED(mrw_quick), mrw_reduce_quick, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(MRW_TYPED(mrw_lines), mrw_reduce_lines, MRW_BLOCK_THREADS, 0)
 #define MRW_TABLE MRW_TYPED(mrw_cuda_reducers)
+#define MRW_OTHERS (const void *)MRW_TYPED(mrw_quick), (const void *)MRW_TYPED(mrw_lines), NULL, NULL, NULL
 #endif
 extern "C" const struct mrw_cuda_reducers MRW_TABLE = {{
-	(const void *)MRW_TYPED(mrw_packets), (const void *)MRW_TYPED(mrw_bulk), (const void *)MRW_TYPED(mrw_local),
-#if !MRW_FAR /* one host only */
-	(const void *)MRW_TYPED(mrw_quick), (const void *)MRW_TYPED(mrw_lines),
-#endif
-}};
+	(const void *)MRW_TYPED(mrw_packets), (const void *)MRW_TYPED(mrw_bulk), (const void *)MRW_TYPED(mrw_local), MRW_OTHERS}};

@@ -27,7 +27,7 @@ MRW_DEV void mrw_run_block(const uint32_t reduction, const struct mrw_args *a, c
 	}
 	if (s.average)
 		for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++)
-			acc[e] = mrw_divide(acc[e], s.nranks);
+			acc[e] = mrw_divide(acc[e], s.divisor);
 	if (MRW_ELEM_BYTES < 4)
 		memset(w, 0, sizeof w);
 	for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++)

@@ -161,4 +161,58 @@ MRW_PURE uint64_t mrw_rounds(uint64_t chunks, uint32_t exchanges, uint32_t lag)
 	return chunks + (uint64_t)exchanges * lag;
 }
 
+/* Along rails a bulk call is a row of five exchanges, each one lag behind the one before; a function takes those it needs. A rank owns the
+ * block with its number; the blocks of a rail are those that its ranks own.
+ *
+ * 0: to each rank of the host, what it needs of this rank's input: the blocks of its rail (broadcast: from the root)
+ * 1: their sums over the host (broadcast: themselves), each to its owner's host, along the rail
+ * 2: my block's sum over the hosts (broadcast: itself; all_gather: my input) to all other hosts, along the rail
+ * 3: the results of my rail to each rank of the host
+ * 4: copied out. A sum is copied out in 2 where nobody else wants it (reduce_scatter). */
+MRW_PURE uint32_t mrw_rail_first(uint32_t func)
+{
+	return func == MRW_FUNC_ALL_GATHER ? 2 : 0;
+}
+
+MRW_PURE uint32_t mrw_rail_last(uint32_t func)
+{
+	return func == MRW_FUNC_REDUCE_SCATTER ? 2 : 4;
+}
+
+MRW_PURE uint64_t mrw_rail_rounds(uint32_t func, uint64_t chunks, uint32_t lag)
+{
+	return mrw_rounds(chunks, mrw_rail_last(func) - mrw_rail_first(func), lag);
+}
+
+/* The chunk that exchange number stage moves in round t of a call; chunks or more: none. */
+MRW_PURE uint64_t mrw_rail_index(uint32_t func, uint32_t stage, uint64_t t, uint32_t lag)
+{
+	uint64_t behind = (uint64_t)(stage - mrw_rail_first(func)) * lag;
+	if (stage < mrw_rail_first(func) || stage > mrw_rail_last(func) || t < behind)
+		return UINT64_MAX;
+	return t - behind;
+}
+
+/* In a ring of n positions everything goes to the right neighbour. Reductions and all_gather advance in sets: the chunks with one number of all
+ * blocks, n - 1 rounds a set, one block further each. The sum of position b's block begins at b + 1 and ends at b; then, or in an
+ * all_gather at once, the block goes round from b on, while the next set is added. A broadcast is a chain from the root, a chunk a round.
+ * A barrier is rounds without chunks: who enters round t knows of all within t positions. */
+MRW_PURE uint64_t mrw_ring_rounds(uint32_t func, uint64_t chunks, uint32_t n)
+{
+	if (func == MRW_FUNC_BARRIER)
+		return n / 2;
+	if (chunks == 0)
+		return 0;
+	if (func == MRW_FUNC_BROADCAST)
+		return chunks + n - 1;
+	return (chunks + (func == MRW_FUNC_ALL_REDUCE)) * (n - 1) + 1;
+}
+
+/* Position number back places to the left of position. back <= n. */
+MRW_PURE uint32_t mrw_ring_left(uint32_t position, uint32_t back, uint32_t n)
+{
+	uint32_t p = position + n - back;
+	return p < n ? p : p - n;
+}
+
 #endif

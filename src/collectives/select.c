@@ -7,7 +7,7 @@
 /* What a block moves with one vector a thread; 32 threads are its signal warp. */
 #define MRW_STEP_BYTES ((MRW_BLOCK_THREADS - 32) * 16u)
 
-static const char *const names[MRW_ALGO_COUNT] = {"local", "oneshot", "lines", "twoshot", "bulk"};
+static const char *const names[MRW_ALGO_COUNT] = {"local", "oneshot", "lines", "twoshot", "bulk", "railshot", "rail", "ring"};
 
 const char *mrw_algo_name(enum mrw_algo algo)
 {
@@ -28,10 +28,27 @@ static uint32_t channels_max(const struct mrw_select_input *in)
 	return cap < in->layout.channels ? cap : in->layout.channels;
 }
 
-/* Bytes of the largest block that travels as packets in one exchange. */
-static uint64_t packet_block(const struct mrw_select_input *in, enum mrw_algo algo)
+static bool on_rails(const struct mrw_select_input *in)
 {
-	return algo == MRW_ALGO_TWOSHOT ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes;
+	return in->layout.near_slots > 0;
+}
+
+static uint64_t ceil_div(uint64_t a, uint64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+/* Units of the largest block that travels as packets in one exchange. */
+static uint64_t packet_units(const struct mrw_select_input *in, enum mrw_algo algo)
+{
+	return ceil_div(algo == MRW_ALGO_TWOSHOT ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes, MRW_UNIT_BYTES);
+}
+
+/* Units of a block that one channel can carry: along rails a near slot holds a block for each host where these differ. */
+static uint64_t units_room(const struct mrw_select_input *in, enum mrw_algo algo)
+{
+	bool differ = in->func == MRW_FUNC_ALL_GATHER || in->func == MRW_FUNC_REDUCE_SCATTER;
+	return algo == MRW_ALGO_RAILSHOT && differ ? in->layout.units / in->layout.cells : in->layout.units;
 }
 
 uint64_t mrw_oneshot_max_bytes(const struct mrw_layout *layout, uint32_t channel_cap)
@@ -47,8 +64,13 @@ static uint64_t lines_max_bytes(const struct mrw_select_input *in)
 
 bool mrw_select_can(const struct mrw_select_input *in, enum mrw_algo algo)
 {
+	if (in->layout.ring || algo == MRW_ALGO_RING)
+		return in->layout.ring && algo == MRW_ALGO_RING;
+	if (on_rails(in) != (algo == MRW_ALGO_RAILSHOT || algo == MRW_ALGO_RAIL))
+		return false;
 	switch (algo) {
 	case MRW_ALGO_ONESHOT:
+	case MRW_ALGO_RAILSHOT:
 		break;
 	case MRW_ALGO_LINES:
 		return in->func == MRW_FUNC_ALL_REDUCE && in->bytes > 0 && in->bytes <= lines_max_bytes(in);
@@ -57,11 +79,12 @@ bool mrw_select_can(const struct mrw_select_input *in, enum mrw_algo algo)
 			return false;
 		break;
 	case MRW_ALGO_BULK:
+	case MRW_ALGO_RAIL:
 		return in->func != MRW_FUNC_BARRIER && in->bytes > 0;
 	default:
 		return false;
 	}
-	return packet_block(in, algo) <= mrw_oneshot_max_bytes(&in->layout, channels_max(in));
+	return packet_units(in, algo) <= units_room(in, algo) * channels_max(in);
 }
 
 /* Up to these sizes an algorithm wins. */
@@ -83,6 +106,13 @@ static uint64_t lines_limit(const struct mrw_select_input *in)
 	return in->nranks > 2 ? (256u << 10) / (in->nranks - 1) : 2u << 20;
 }
 
+/* Two steps, but everything once to each host: against five rounds of chunks it wins up to so many bytes on its way (two hosts of two). */
+static uint64_t railshot_limit(const struct mrw_select_input *in)
+{
+	uint64_t limit = 8192u / (in->layout.cells - 1);
+	return limit > 1024 ? limit : 1024;
+}
+
 static uint64_t twoshot_limit(const struct mrw_select_input *in)
 {
 	return in->target == MARROW_TARGET_HOST ? 0 : 512u << 10;
@@ -97,6 +127,19 @@ static enum mrw_algo choose(const struct mrw_select_input *in, const char **reas
 	if (in->forced_algo >= 0 && mrw_select_can(in, (enum mrw_algo)in->forced_algo)) {
 		*reason = "MARROW_ALGO or config";
 		return (enum mrw_algo)in->forced_algo;
+	}
+	if (in->layout.ring) {
+		*reason = "only neighbours are reached";
+		return MRW_ALGO_RING;
+	}
+	if (on_rails(in)) {
+		bool small = in->bytes <= railshot_limit(in) && mrw_select_can(in, MRW_ALGO_RAILSHOT);
+		if (in->bytes == 0 || in->func == MRW_FUNC_BARRIER || small) {
+			*reason = "small: packets within the host, then along the rail";
+			return MRW_ALGO_RAILSHOT;
+		}
+		*reason = "large: chunks within the host and along the rail";
+		return MRW_ALGO_RAIL;
 	}
 	if (in->bytes == 0 || in->func == MRW_FUNC_BARRIER || (in->bytes <= oneshot_limit(in) && mrw_select_can(in, MRW_ALGO_ONESHOT))) {
 		*reason = "small: one exchange of packets";
@@ -119,18 +162,13 @@ static uint32_t at_most(uint64_t value, uint32_t limit)
 	return value < limit ? (uint32_t)value : limit;
 }
 
-static uint64_t ceil_div(uint64_t a, uint64_t b)
-{
-	return a / b + (a % b != 0);
-}
-
 static void plan_packets(const struct mrw_select_input *in, struct mrw_plan *plan)
 {
-	uint64_t units = ceil_div(packet_block(in, plan->algo), MRW_UNIT_BYTES);
+	uint64_t units = packet_units(in, plan->algo);
 	/* Packets a channel handles: to each peer where blocks differ, else one a unit. */
 	uint64_t fan = mrw_has_root(in->func) || (in->func == MRW_FUNC_ALL_REDUCE && plan->algo == MRW_ALGO_ONESHOT)
 			       ? 1 : in->nranks - 1;
-	uint64_t want = ceil_div(units, in->layout.units); /* what the arena can carry at least */
+	uint64_t want = ceil_div(units, units_room(in, plan->algo)); /* what the arena can carry at least */
 	if (in->target == MARROW_TARGET_CUDA && want < ceil_div(units * fan, MRW_PACKET_THREADS - 32))
 		want = ceil_div(units * fan, MRW_PACKET_THREADS - 32);
 	if (in->forced_channels)
@@ -151,10 +189,13 @@ static void plan_lines(const struct mrw_select_input *in, struct mrw_plan *plan)
 
 static void plan_bulk(const struct mrw_select_input *in, struct mrw_plan *plan)
 {
-	uint64_t block = mrw_exchanges(in->func, in->nranks) == 2 ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes;
+	bool chain = plan->algo == MRW_ALGO_RING && in->func == MRW_FUNC_BROADCAST; /* of the whole buffer */
+	uint64_t block = mrw_exchanges(in->func, in->nranks) == 2 && !chain ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes;
+	block = block ? block : 1; /* a ring's rounds without chunks */
 	bool host = in->target == MARROW_TARGET_HOST;
 	uint64_t smallest = host ? in->layout.chunk_bytes : 4096;
-	uint32_t cap = host && !in->forced_channels ? 1 : channels_max(in);
+	/* The host target runs channels in turn: one, or one for each NIC. */
+	uint32_t cap = host && !in->forced_channels ? at_most(in->nics > 1 ? in->nics : 1, channels_max(in)) : channels_max(in);
 	/* Rounds of equal chunks; on the GPU whole vectors of all threads, where the arena has room for that. */
 	uint32_t grain = host || in->layout.chunk_bytes < MRW_STEP_BYTES ? 512 : MRW_STEP_BYTES;
 	plan->channels = in->forced_channels ? cap : at_most(ceil_div(block, smallest), cap);
@@ -182,6 +223,18 @@ struct mrw_plan mrw_select(const struct mrw_select_input *in)
 	case MRW_ALGO_LINES:
 		plan.kernel = MRW_KERNEL_REDUCE_LINES;
 		plan_lines(in, &plan);
+		break;
+	case MRW_ALGO_RING:
+		plan.kernel = reduces ? MRW_KERNEL_REDUCE_RING : MRW_KERNEL_MOVE_RING;
+		plan_bulk(in, &plan);
+		break;
+	case MRW_ALGO_RAIL:
+		plan.kernel = reduces ? MRW_KERNEL_REDUCE_RAIL : MRW_KERNEL_MOVE_RAIL;
+		plan_bulk(in, &plan);
+		break;
+	case MRW_ALGO_RAILSHOT:
+		plan.kernel = reduces ? MRW_KERNEL_REDUCE_RAILSHOT : MRW_KERNEL_MOVE_RAILSHOT;
+		plan_packets(in, &plan);
 		break;
 	case MRW_ALGO_BULK:
 		plan.kernel = reduces ? MRW_KERNEL_REDUCE_BULK : MRW_KERNEL_MOVE_BULK;

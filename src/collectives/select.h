@@ -12,7 +12,8 @@ struct mrw_select_input {
 	enum marrow_target target;
 	uint64_t bytes;            /* as in struct mrw_args */
 	uint32_t nranks;
-	struct mrw_layout layout;
+	struct mrw_layout layout;  /* with near_slots: along rails, and by no other algorithm */
+	uint32_t nics;             /* that each rank uses for other hosts; 0: one host */
 	uint32_t channel_cap;      /* <= layout.channels */
 	bool lines;                /* lines arrive whole between all ranks */
 	int32_t forced_algo;       /* enum mrw_algo, taken where it can carry the call; -1: none */

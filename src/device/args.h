@@ -42,6 +42,9 @@ enum mrw_algo {
 	MRW_ALGO_LINES,    /* one shot in lines of 128 bytes */
 	MRW_ALGO_TWOSHOT,  /* packets to the owner of a share, result packets to all */
 	MRW_ALGO_BULK,     /* chunks pushed into staging, in rounds */
+	MRW_ALGO_RAILSHOT, /* along rails: packets within the host, then to the same rank of every other host */
+	MRW_ALGO_RAIL,     /* the same with chunks, in rounds */
+	MRW_ALGO_RING,     /* chunks from neighbour to neighbour, in rounds */
 	MRW_ALGO_COUNT,
 	MRW_ALGO_TRANSFERS = MRW_ALGO_COUNT /* pair by pair, transfer.h: nothing to choose */
 };

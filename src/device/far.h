@@ -1,8 +1,9 @@
 /* far.h - ranks on other hosts. Their arenas are not mapped: what goes there waits in this rank's outbox (wire.h) until the NIC has
  * fetched it, and a word travels inside its work request.
  *
- * All that one rank sends another goes by one queue pair and arrives in the order of its posts: a word posted behind a range is its
- * flag. Only the order of the words within one range is open. send.h has the forms that wait; only poison waits
+ * All that a channel of one rank sends another rank goes by one queue pair and arrives in the order of its posts: a word posted behind a
+ * range is its flag. Only the order of the words within one range is open. A rank with several NICs has a queue pair on each for each
+ * peer; nothing is ordered between them. send.h has the forms that wait; only poison waits
  * here, for a moment. */
 #ifndef MRW_FAR_H
 #define MRW_FAR_H
@@ -11,26 +12,32 @@
 
 #include "proxyless/post.h"
 
+/* What lies between two ranks. */
+enum mrw_path {
+	MRW_PATH_NONE, /* nothing goes this way, or it is the rank itself */
+	MRW_PATH_NEAR, /* mapped memory */
+	MRW_PATH_FAR   /* queue pairs */
+};
+
 struct mrw_far_peer {
-	struct mrw_queue *queue;  /* NULL: on this host */
-	uint64_t arena;           /* its address for the peer's NIC */
-	uint32_t rkey;
-	uint32_t reserved;
+	struct mrw_queue *queue[MRW_MAX_NICS]; /* mrw_far_queue(); NULL unless far */
+	uint64_t arena;           /* its address for the peer's NICs */
+	uint32_t rkey[MRW_MAX_NICS];
+	uint32_t path;            /* enum mrw_path */
+	uint32_t here, there;     /* slots of peers (wire.h): its in this rank's arena, this rank's in its */
 };
 
 /* In memory that kernels see; constant. */
 struct mrw_far {
-	uint64_t arena;           /* this rank's, for its own NIC */
-	uint32_t lkey;
-	uint32_t reserved;
+	uint64_t arena;           /* this rank's, for its own NICs */
+	uint32_t lkey[MRW_MAX_NICS];
+	uint32_t nics;            /* that this rank uses: channel c the one with number c modulo nics, as its peers do */
+	/* Along rails (else 0): ranks of one host have numbers below per_host, in rank order; a rail is what has the same number everywhere.
+	 * Hosts are numbered by their first ranks. In a ring every rank is a host of its own here, and host its position: host by host. */
+	uint32_t hosts, per_host, host, local;
+	uint32_t at[MRW_MAX_RANKS]; /* [host * per_host + local] rank */
 	struct mrw_far_peer peer[MRW_MAX_RANKS];
 };
-
-/* CUDA kernels are compiled twice: without all of this, and (-DMRW_FAR=1) with it, for communicators that span hosts. It costs registers
- * and stack that the others need not pay. */
-#ifndef MRW_FAR
-#define MRW_FAR !MRW_ON_CUDA
-#endif
 
 /* Some ranks are on other hosts. */
 MRW_DEV bool mrw_spans(const struct mrw_args *a)
@@ -40,53 +47,122 @@ MRW_DEV bool mrw_spans(const struct mrw_args *a)
 
 MRW_DEV bool mrw_is_far(const struct mrw_args *a, uint32_t p)
 {
-	return mrw_spans(a) && a->far->peer[p].queue;
+	return mrw_spans(a) && a->far->peer[p].path == MRW_PATH_FAR;
+}
+
+/* p is on this host. */
+MRW_DEV bool mrw_is_near(const struct mrw_args *a, uint32_t p)
+{
+	return p != a->rank && (!mrw_spans(a) || a->far->peer[p].path == MRW_PATH_NEAR);
+}
+
+/* This rank and p exchange messages. */
+MRW_DEV bool mrw_is_peer(const struct mrw_args *a, uint32_t p)
+{
+	return p != a->rank && (!mrw_spans(a) || a->far->peer[p].path != MRW_PATH_NONE);
+}
+
+/* Not every rank is a peer: what all must hear is passed on. */
+MRW_DEV bool mrw_is_sparse(const struct mrw_args *a)
+{
+	return mrw_spans(a) && a->layout.slots != a->nranks - 1;
+}
+
+/* Slot of peer p in this rank's arena, and of this rank in p's. */
+MRW_DEV uint32_t mrw_slot_here(const struct mrw_args *a, uint32_t p)
+{
+	return mrw_spans(a) ? a->far->peer[p].here : mrw_writer_slot(a->rank, p);
+}
+
+MRW_DEV uint32_t mrw_slot_there(const struct mrw_args *a, uint32_t p)
+{
+	return mrw_spans(a) ? a->far->peer[p].there : mrw_writer_slot(p, a->rank);
 }
 
 /* Where this rank writes what p shall find at (format, channel, parity) in its packets. */
 MRW_DEV struct mrw_packet *mrw_packets_to(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint32_t parity)
 {
 	if (mrw_is_far(a, p))
-		return mrw_packets_at(&a->layout, a->arena[a->rank] + a->layout.outbox, format, channel, a->rank, p, parity);
-	return mrw_packets_at(&a->layout, a->arena[p], format, channel, p, a->rank, parity);
+		return mrw_packets_at(&a->layout, a->arena[a->rank] + a->layout.outbox, format, channel, a->far->peer[p].here, parity);
+	return mrw_packets_at(&a->layout, a->arena[p], format, channel, mrw_slot_there(a, p), parity);
+}
+
+/* Where this rank finds what p wrote. */
+MRW_DEV struct mrw_packet *mrw_packets_from(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint32_t parity)
+{
+	return mrw_packets_at(&a->layout, a->arena[a->rank], format, channel, mrw_slot_here(a, p), parity);
 }
 
 /* The same for staging. */
 MRW_DEV uint8_t *mrw_staging_to(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint64_t round)
 {
 	if (mrw_is_far(a, p))
-		return mrw_staging_at(&a->layout, a->arena[a->rank] + a->layout.outbox, format, channel, a->rank, p, round);
-	return mrw_staging_at(&a->layout, a->arena[p], format, channel, p, a->rank, round);
+		return a->arena[a->rank] + a->layout.outbox + mrw_staging_offset(&a->layout, format, channel, a->far->peer[p].here, round);
+	return a->arena[p] + mrw_staging_offset(&a->layout, format, channel, mrw_slot_there(a, p), round);
 }
 
-/* Request number index: bytes at offset from of this rank's arena to offset to of p's. */
-MRW_DEV void mrw_far_range(const struct mrw_args *a, uint32_t p, uint64_t index, bool signal, uint64_t from, uint64_t to, uint32_t bytes)
+MRW_DEV uint8_t *mrw_staging_from(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint64_t round)
 {
-	const struct mrw_far_peer *peer = &a->far->peer[p];
-	(void)mrw_wqe_write(mrw_post_slot(peer->queue, index), index, peer->queue->qpn, signal, peer->arena + to, peer->rkey,
-			    a->far->arena + from, a->far->lkey, bytes);
+	return a->arena[a->rank] + mrw_staging_offset(&a->layout, format, channel, mrw_slot_here(a, p), round);
 }
 
-/* Request number index, signalled: a word of p's arena. */
-MRW_DEV void mrw_far_word(const struct mrw_args *a, uint32_t p, uint64_t index, uint64_t to, uint64_t value)
+MRW_DEV uint32_t mrw_far_nic(const struct mrw_args *a, uint32_t channel)
+{
+	return a->far->nics == 1 ? 0 : channel % a->far->nics;
+}
+
+/* The queue pair to p that all of channel goes by. */
+MRW_DEV struct mrw_queue *mrw_far_queue(const struct mrw_args *a, uint32_t channel, uint32_t p)
+{
+	return a->far->peer[p].queue[mrw_far_nic(a, channel)];
+}
+
+/* Request number index of channel's queue pair: bytes at offset from of this rank's arena to offset to of p's. */
+MRW_DEV void mrw_far_range(const struct mrw_args *a, uint32_t channel, uint32_t p, uint64_t index, bool signal, uint64_t from, uint64_t to,
+			   uint32_t bytes)
 {
 	const struct mrw_far_peer *peer = &a->far->peer[p];
-	(void)mrw_wqe_write_word(mrw_post_slot(peer->queue, index), index, peer->queue->qpn, true, peer->arena + to, peer->rkey, value);
+	uint32_t nic = mrw_far_nic(a, channel);
+	(void)mrw_wqe_write(mrw_post_slot(peer->queue[nic], index), index, peer->queue[nic]->qpn, signal, peer->arena + to, peer->rkey[nic],
+			    a->far->arena + from, a->far->lkey[nic], bytes);
+}
+
+/* Request number index of channel's queue pair, signalled: a word of p's arena. */
+MRW_DEV void mrw_far_word(const struct mrw_args *a, uint32_t channel, uint32_t p, uint64_t index, uint64_t to, uint64_t value)
+{
+	const struct mrw_far_peer *peer = &a->far->peer[p];
+	uint32_t nic = mrw_far_nic(a, channel);
+	(void)mrw_wqe_write_word(mrw_post_slot(peer->queue[nic], index), index, peer->queue[nic]->qpn, true, peer->arena + to, peer->rkey[nic],
+				 value);
+}
+
+/* False: one of the queue pairs to p has failed; *failed says how. Looks at all that have completed. */
+MRW_DEV bool mrw_far_alive(const struct mrw_args *a, uint32_t p, uint64_t *failed)
+{
+	for (uint32_t i = 0; i < a->far->nics; i++)
+		if (!mrw_poll(a->far->peer[p].queue[i])) {
+			*failed = mrw_load_relaxed(&a->far->peer[p].queue[i]->failed);
+			return false;
+		}
+	return true;
 }
 
 #define MRW_FAR_POISON_NS 20000000u /* a full ring gets this long: peers have deadlines and sockets of their own */
 
-/* Best effort, bounded. */
+/* Best effort, bounded: by the first queue pair that is alive. */
 MRW_DEV_CALL void mrw_far_poison(const struct mrw_args *a, uint32_t p, uint64_t cause)
 {
-	struct mrw_queue *q = a->far->peer[p].queue;
+	uint32_t c = 0;
+	while (c + 1 < a->far->nics && mrw_load_relaxed(&mrw_far_queue(a, c, p)->failed) != 0)
+		c++;
+	struct mrw_queue *q = mrw_far_queue(a, c, p);
 	uint64_t index, until = mrw_clock_ns() + MRW_FAR_POISON_NS;
 	while (!mrw_post_reserve(q, 1, &index)) {
 		if (mrw_load_relaxed(&q->failed) != 0 || mrw_clock_ns() > until)
 			return;
 		mrw_pause(0, a->spin_limit);
 	}
-	mrw_far_word(a, p, index, offsetof(struct mrw_control, poison), cause);
+	mrw_far_word(a, c, p, index, offsetof(struct mrw_control, poison), cause);
 	mrw_post_ready(q, index, 1);
 }
 

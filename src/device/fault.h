@@ -14,10 +14,10 @@ struct mrw_where {
 	uint64_t expected, seen;
 };
 
-/* True once peer's opening line of operation seq is here. */
+/* True once the opening line of operation seq of a peer is here. */
 MRW_DEV bool mrw_opening_seen(const struct mrw_args *a, uint32_t seq, uint32_t peer, uint64_t *hash)
 {
-	const struct mrw_opening *o = &mrw_control(a, a->rank)->heard[seq & 1][peer].line;
+	const struct mrw_opening *o = &mrw_heard_at(&a->layout, a->arena[a->rank], mrw_slot_here(a, peer), seq & 1)->line;
 	uint64_t low = mrw_load_relaxed(&o->unit[0]), high = mrw_load_relaxed(&o->unit[1]);
 	*hash = (low & 0xffffffffu) | high << 32;
 	return (uint32_t)(low >> 32) == seq && (uint32_t)(high >> 32) == seq;
@@ -28,29 +28,29 @@ MRW_DEV bool mrw_opening_differs(const struct mrw_args *a, uint32_t seq, uint32_
 	uint64_t hash;
 	if (MRW_TRANSFERS && mrw_is_pairwise(a->call.func))
 		return false; /* it may be further on, in a collective */
-	return mrw_opening_seen(a, seq, peer, &hash) && hash != a->call.hash;
+	return mrw_is_peer(a, peer) && mrw_opening_seen(a, seq, peer, &hash) && hash != a->call.hash;
 }
 
 /* A peer that makes another call at operation seq, as far as opening lines are here; nranks: none. */
 MRW_DEV uint32_t mrw_odd_peer(const struct mrw_args *a, uint32_t seq)
 {
 	uint32_t p = 0;
-	while (p < a->nranks && (p == a->rank || !mrw_opening_differs(a, seq, p)))
+	while (p < a->nranks && !mrw_opening_differs(a, seq, p))
 		p++;
 	return p;
 }
 
-/* Reads peer's call of operation seq out of its arena, or out of its message; the copy is good once its seq and hash fit the opening line. */
+/* Reads a rank's call of operation seq, if it is a peer, out of its arena, or out of its message; the copy is good once its seq and hash fit the opening line. */
 MRW_DEV void mrw_read_call(const struct mrw_args *a, uint32_t seq, uint32_t peer, struct mrw_call *call)
 {
-	const struct mrw_call *theirs = mrw_is_far(a, peer) ? &mrw_control(a, a->rank)->heard[seq & 1][peer].call
-							    : &mrw_control(a, peer)->said[seq & 1].call;
-	const uint64_t *words = (const uint64_t *)(const void *)theirs;
 	uint64_t copy[sizeof *call / 8];
 	uint64_t hash, until = mrw_clock_ns() + 100000000u;
 	memset(call, 0, sizeof *call);
-	if ((MRW_TRANSFERS && mrw_is_pairwise(a->call.func)) || !mrw_opening_seen(a, seq, peer, &hash))
+	if ((MRW_TRANSFERS && mrw_is_pairwise(a->call.func)) || !mrw_is_peer(a, peer) || !mrw_opening_seen(a, seq, peer, &hash))
 		return;
+	const struct mrw_call *theirs = mrw_is_far(a, peer) ? &mrw_heard_at(&a->layout, a->arena[a->rank], mrw_slot_here(a, peer), seq & 1)->call
+							    : &mrw_control(a, peer)->said[seq & 1].call;
+	const uint64_t *words = (const uint64_t *)(const void *)theirs;
 	do {
 		for (uint32_t i = 0; i < sizeof *call / 8; i++)
 			copy[i] = mrw_load_relaxed(&words[i]);
@@ -86,11 +86,11 @@ MRW_DEV void mrw_poison(const struct mrw_args *a, uint32_t p, uint64_t cause)
 		mrw_store_relaxed(&mrw_control(a, p)->poison, cause);
 }
 
-/* Everybody must leave. */
+/* This rank and all its peers must leave. */
 MRW_DEV void mrw_poison_all(const struct mrw_args *a, uint64_t cause)
 {
 	for (uint32_t p = 0; p < a->nranks; p++)
-		if (!mrw_is_far(a, p))
+		if (p == a->rank || mrw_is_near(a, p))
 			mrw_poison(a, p, cause);
 	for (uint32_t p = 0; mrw_spans(a) && p < a->nranks; p++) /* a full send queue costs time */
 		if (mrw_is_far(a, p))
@@ -105,7 +105,7 @@ MRW_DEV_CALL void mrw_raise(const struct mrw_args *a, uint32_t kind, struct mrw_
 		return;
 	mrw_write_record(a, &a->page->fault, kind, w, cause, waited_ns);
 	uint64_t poison = cause ? cause : mrw_cause((enum mrw_fault_kind)kind, w.peer, a->rank, w.seq);
-	if (mrw_cause_origin(poison) == a->rank)
+	if (mrw_cause_origin(poison) == a->rank || mrw_is_sparse(a)) /* some have no path to the origin: each rank passes it on, once */
 		mrw_poison_all(a, poison);
 	else
 		mrw_store_relaxed(&mine->poison, poison);

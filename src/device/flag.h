@@ -14,6 +14,38 @@
 #define MRW_WATCH_NS 10000000u  /* host target: only a wait this long looks at the peers' sockets */
 #define MRW_LOOKS_A_HOST_LOOK 64u /* CUDA: slow looks between two reads of the abort word, which is across the bus */
 
+/* Whom a wait for w.peer is really for: that peer may be waiting for somebody itself, and have said so. */
+MRW_DEV uint32_t mrw_stuck_by(const struct mrw_args *a, struct mrw_where w)
+{
+	if (!mrw_is_sparse(a) || !mrw_is_peer(a, w.peer) || (MRW_TRANSFERS && mrw_is_pairwise(a->call.func)))
+		return w.peer;
+	uint64_t told = mrw_load_relaxed(mrw_stuck_at(&a->layout, a->arena[a->rank], mrw_slot_here(a, w.peer)));
+	uint32_t rank = (uint32_t)told - 1;
+	return (uint32_t)told != 0 && told >> 32 == w.seq && rank < a->nranks && rank != a->rank ? rank : w.peer;
+}
+
+/* Along rails not everybody waits for the rank that is late: those who do tell their peers, a few times at most: threads of a team may wait
+ * for different ranks. A full send queue is left alone. Not early: a peer on another host may lawfully have left by now, and then the queue
+ * pair to it fails of this. */
+MRW_DEV_CALL void mrw_stuck_tell(const struct mrw_args *a, struct mrw_where w, uint64_t now)
+{
+	uint64_t value = (uint64_t)w.seq << 32 | (mrw_stuck_by(a, w) + 1), index;
+	struct mrw_control *mine = mrw_control(a, a->rank);
+	uint64_t last = mrw_load_relaxed(&mine->told_ns);
+	if (mrw_load_relaxed(&mine->told) == value || (last != 0 && now - last < a->deadline_ns / 32) ||
+	    mrw_compare_swap(&mine->told_ns, last, now) != last)
+		return;
+	mrw_store_relaxed(&mine->told, value);
+	for (uint32_t p = 0; p < a->nranks; p++) {
+		if (mrw_is_near(a, p)) {
+			mrw_store_relaxed(mrw_stuck_at(&a->layout, a->arena[p], mrw_slot_there(a, p)), value);
+		} else if (mrw_is_far(a, p) && mrw_post_reserve(mrw_far_queue(a, 0, p), 1, &index)) {
+			mrw_far_word(a, 0, p, index, mrw_stuck_offset(&a->layout, mrw_slot_there(a, p)), value);
+			mrw_post_ready(mrw_far_queue(a, 0, p), index, 1);
+		}
+	}
+}
+
 /* The slow look. since_ns: when this wait began, 0 at its first look. Returns since_ns for the next look, 0: leave. */
 MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uint64_t since_ns, uint32_t looks)
 {
@@ -27,8 +59,7 @@ MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uin
 		mrw_raise(a, MRW_FAULT_MISMATCH, w, 0, 0);
 		return 0;
 	}
-	if (mrw_is_far(a, w.peer) && !mrw_poll(a->far->peer[w.peer].queue)) {
-		w.seen = mrw_load_relaxed(&a->far->peer[w.peer].queue->failed);
+	if (mrw_is_far(a, w.peer) && !mrw_far_alive(a, w.peer, &w.seen)) {
 		mrw_raise(a, MRW_FAULT_NIC, w, 0, since_ns ? mrw_clock_ns() - since_ns : 0);
 		return 0;
 	}
@@ -53,7 +84,10 @@ MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uin
 			return 0;
 		}
 	}
+	if (mrw_is_sparse(a) && waited > a->deadline_ns / 2 && !(MRW_TRANSFERS && mrw_is_pairwise(a->call.func)))
+		mrw_stuck_tell(a, w, now);
 	if (waited > a->deadline_ns) {
+		w.peer = mrw_stuck_by(a, w);
 		mrw_raise(a, MRW_FAULT_TIMEOUT, w, 0, waited);
 		return 0;
 	}
@@ -116,7 +150,7 @@ MRW_DEV_CALL bool mrw_wait_opening(const struct mrw_args *a, struct mrw_where w)
 	for (uint32_t spins = 0; !mrw_opening_seen(a, w.seq, w.peer, &hash); spins++) {
 		if (spins % MRW_POLLS_A_LOOK == MRW_POLLS_A_LOOK - 1) {
 			w.expected = w.seq;
-			w.seen = mrw_load_relaxed(&mrw_control(a, a->rank)->heard[w.seq & 1][w.peer].line.unit[0]) >> 32;
+			w.seen = mrw_load_relaxed(&mrw_heard_at(&a->layout, a->arena[a->rank], mrw_slot_here(a, w.peer), w.seq & 1)->line.unit[0]) >> 32;
 			since = mrw_look(a, w, since, spins / MRW_POLLS_A_LOOK);
 			if (since == 0)
 				return false;

@@ -10,15 +10,21 @@ enum mrw_kernel {
 	MRW_KERNEL_REDUCE_PACKETS, /* typed */
 	MRW_KERNEL_REDUCE_BULK,    /* typed */
 	MRW_KERNEL_REDUCE_LOCAL,   /* typed */
-	MRW_KERNEL_REDUCE_QUICK,   /* typed; may do what REDUCE_PACKETS does */
+	MRW_KERNEL_REDUCE_QUICK,   /* typed; may do what REDUCE_PACKETS does; with LINES, of one host only */
 	MRW_KERNEL_REDUCE_LINES,   /* typed */
+	MRW_KERNEL_REDUCE_RAILSHOT, /* typed; rails and rings: of several hosts only (MRW_FAR) */
+	MRW_KERNEL_REDUCE_RAIL,    /* typed */
+	MRW_KERNEL_REDUCE_RING,    /* typed */
 	MRW_KERNEL_MOVE_PACKETS,
 	MRW_KERNEL_MOVE_BULK,
+	MRW_KERNEL_MOVE_RAILSHOT,
+	MRW_KERNEL_MOVE_RAIL,
+	MRW_KERNEL_MOVE_RING,
 	MRW_KERNEL_PROVE,
 	MRW_KERNEL_TRANSFERS,      /* its arguments are a struct mrw_transfers */
 	MRW_KERNEL_COUNT
 };
-#define MRW_TYPED_KERNELS 5u
+#define MRW_TYPED_KERNELS 8u
 #define MRW_MOVERS ((uint32_t)MRW_KERNEL_TRANSFERS - MRW_TYPED_KERNELS)
 
 /* Threads of a CUDA block, and the blocks an SM must hold: packets wait on latency and want registers, bulk wants threads. */
@@ -30,7 +36,7 @@ enum mrw_kernel {
  * kernel that needs it is launched, and holds every later launch until all kernels have left: communicators make it do so at init. */
 #define MRW_STACK_BYTES 256u
 /* The same for the kernels of communicators that span hosts (-DMRW_FAR=1): taken when a process makes its first one. */
-#define MRW_FAR_STACK_BYTES 256u
+#define MRW_FAR_STACK_BYTES 384u
 
 /* X(suffix, MARROW type name): every element type. */
 #define MRW_TYPES(X) \

@@ -22,19 +22,17 @@ MRW_DEV void mrw_scrub(const struct mrw_team *team, const struct mrw_args *a, ui
 	uint64_t stale = (uint64_t)(seq ^ 0x80000000u) << 32;
 	struct mrw_packet v = {{stale, stale}};
 	const struct mrw_layout *l = &a->layout;
-	for (uint32_t f = 0; f < (l->nranks > 2 ? MRW_FORMATS : 1); f++)
+	for (uint32_t f = 0; f < l->packet_formats; f++)
 		for (uint32_t c = 0; c < l->channels; c++)
-			for (uint32_t w = 0; w < l->nranks; w++) {
-				if (w == a->rank)
-					continue;
-				struct mrw_packet *p = mrw_packets_at(l, a->arena[a->rank], f, c, a->rank, w, parity);
+			for (uint32_t slot = 0; slot < l->slots; slot++) {
+				struct mrw_packet *p = mrw_packets_at(l, a->arena[a->rank], f, c, slot, parity);
 				for (uint32_t i = team->index; i < l->units; i += team->size)
 					mrw_store_packet(&p[i], v);
 			}
 	for (uint32_t c = 0; c < l->channels && l->lines > 0; c++)
-		for (uint32_t w = 0; w < l->nranks; w++)
-			for (uint32_t i = team->index; w != a->rank && i < l->lines; i += team->size) {
-				uint8_t *line = mrw_line_at(l, a->arena[a->rank], c, a->rank, w, parity, i);
+		for (uint32_t slot = 0; slot < l->slots; slot++)
+			for (uint32_t i = team->index; i < l->lines; i += team->size) {
+				uint8_t *line = mrw_line_at(l, a->arena[a->rank], c, slot, parity, i);
 				mrw_store_relaxed((uint64_t *)(void *)line + MRW_LINE_UNITS, stale | stale >> 32);
 			}
 }
@@ -56,9 +54,9 @@ MRW_DEV void mrw_opening_send(const struct mrw_team *team, const struct mrw_args
 	line.unit[0] = (a->call.hash & 0xffffffffu) | (uint64_t)seq << 32;
 	line.unit[1] = a->call.hash >> 32 | (uint64_t)seq << 32;
 	for (uint32_t p = high; p < a->nranks; p += team->size) {
-		if (p == a->rank || mrw_is_far(a, p))
+		if (!mrw_is_near(a, p))
 			continue;
-		struct mrw_opening *o = &mrw_control(a, p)->heard[seq & 1][a->rank].line;
+		struct mrw_opening *o = &mrw_heard_at(&a->layout, a->arena[p], mrw_slot_there(a, p), seq & 1)->line;
 		if (ordered) {
 			mrw_store_relaxed(&o->unit[1], line.unit[1]);
 			mrw_publish(&o->unit[0], line.unit[0]);
@@ -129,7 +127,7 @@ MRW_DEV void mrw_op_end(const struct mrw_team *team, uint32_t channel, const str
 	if (channel == 0 && ok) {
 		for (uint32_t p = mrw_team_high(team); p < a->nranks; p += team->size) {
 			struct mrw_where w = {op->seq, channel, p, MRW_WAIT_OPENING, 0, 0};
-			if (p != a->rank && !mrw_wait_opening(a, w)) {
+			if (mrw_is_peer(a, p) && !mrw_wait_opening(a, w)) {
 				ok = false;
 				break;
 			}

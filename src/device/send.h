@@ -4,10 +4,10 @@
 
 #include "flag.h"
 
-/* n consecutive requests of the queue to p. False: leave. */
-MRW_DEV_CALL bool mrw_far_reserve(const struct mrw_args *a, uint32_t p, uint32_t n, struct mrw_where w, uint64_t *first)
+/* n consecutive requests of the queue pair to p that all of channel goes by. False: leave. */
+MRW_DEV_CALL bool mrw_far_reserve(const struct mrw_args *a, uint32_t channel, uint32_t p, uint32_t n, struct mrw_where w, uint64_t *first)
 {
-	struct mrw_queue *q = a->far->peer[p].queue;
+	struct mrw_queue *q = mrw_far_queue(a, channel, p);
 	uint64_t since = 0;
 	w.peer = p;
 	w.wait_for = MRW_WAIT_SEND;
@@ -29,8 +29,8 @@ MRW_DEV_CALL bool mrw_far_reserve(const struct mrw_args *a, uint32_t p, uint32_t
 MRW_DEV_CALL bool mrw_far_settled(const struct mrw_args *a, enum mrw_posted_kind kind, uint32_t channel, uint32_t parity, uint32_t p,
 				  struct mrw_where w)
 {
-	struct mrw_queue *q = a->far->peer[p].queue;
-	uint64_t behind = *mrw_posted_at(&a->layout, a->arena[a->rank], kind, channel, parity, p), since = 0;
+	struct mrw_queue *q = mrw_far_queue(a, channel, p);
+	uint64_t behind = *mrw_posted_at(&a->layout, a->arena[a->rank], kind, channel, parity, mrw_slot_here(a, p)), since = 0;
 	w.peer = p;
 	w.wait_for = MRW_WAIT_SEND;
 	for (uint32_t spins = 0; behind != 0 && !mrw_poll_done(q, behind - 1); spins++) {
@@ -52,16 +52,16 @@ MRW_DEV_CALL bool mrw_packets_push(const struct mrw_args *a, uint32_t format, ui
 	struct mrw_where w = {seq, channel, p, MRW_WAIT_SEND, 0, 0};
 	const struct mrw_layout *l = &a->layout;
 	uint64_t index;
-	if (!mrw_far_reserve(a, p, 1, w, &index))
+	if (!mrw_far_reserve(a, channel, p, 1, w, &index))
 		return false;
-	mrw_far_range(a, p, index, true, l->outbox + mrw_packets_offset(l, format, channel, a->rank, p, seq & 1),
-		      mrw_packets_offset(l, format, channel, p, a->rank, seq & 1), count * (uint32_t)sizeof(struct mrw_packet));
-	*mrw_posted_at(l, a->arena[a->rank], MRW_POSTED_OPERATION, channel, seq & 1, p) = index + 1;
-	mrw_post_ready(a->far->peer[p].queue, index, 1);
+	mrw_far_range(a, channel, p, index, true, l->outbox + mrw_packets_offset(l, format, channel, mrw_slot_here(a, p), seq & 1),
+		      mrw_packets_offset(l, format, channel, mrw_slot_there(a, p), seq & 1), count * (uint32_t)sizeof(struct mrw_packet));
+	*mrw_posted_at(l, a->arena[a->rank], MRW_POSTED_OPERATION, channel, seq & 1, mrw_slot_here(a, p)) = index + 1;
+	mrw_post_ready(mrw_far_queue(a, channel, p), index, 1);
 	return true;
 }
 
-/* Waits until what this rank said two operations ago is with every rank on another host: it may say something new. */
+/* Waits until what this rank said two operations ago is with every peer on another host: it may say something new. */
 MRW_DEV_CALL bool mrw_greetings_settled(const struct mrw_args *a, uint32_t seq)
 {
 	for (uint32_t p = 0; p < a->nranks; p++) {
@@ -72,21 +72,20 @@ MRW_DEV_CALL bool mrw_greetings_settled(const struct mrw_args *a, uint32_t seq)
 	return true;
 }
 
-/* What this rank says of operation seq, to every rank on another host. */
+/* What this rank says of operation seq, to every peer on another host. */
 MRW_DEV_CALL bool mrw_greetings_send(const struct mrw_args *a, uint32_t seq)
 {
 	uint64_t said = offsetof(struct mrw_control, said) + (seq & 1) * sizeof(struct mrw_greeting);
-	uint64_t heard = offsetof(struct mrw_control, heard) + ((seq & 1) * MRW_MAX_RANKS + a->rank) * sizeof(struct mrw_greeting);
 	for (uint32_t p = 0; p < a->nranks; p++) {
 		struct mrw_where w = {seq, 0, p, MRW_WAIT_SEND, 0, 0};
 		uint64_t index;
 		if (!mrw_is_far(a, p))
 			continue;
-		if (!mrw_far_reserve(a, p, 1, w, &index))
+		if (!mrw_far_reserve(a, 0, p, 1, w, &index))
 			return false;
-		mrw_far_range(a, p, index, true, said, heard, sizeof(struct mrw_greeting));
-		*mrw_posted_at(&a->layout, a->arena[a->rank], MRW_POSTED_OPERATION, 0, seq & 1, p) = index + 1;
-		mrw_post_ready(a->far->peer[p].queue, index, 1);
+		mrw_far_range(a, 0, p, index, true, said, mrw_heard_offset(&a->layout, mrw_slot_there(a, p), seq & 1), sizeof(struct mrw_greeting));
+		*mrw_posted_at(&a->layout, a->arena[a->rank], MRW_POSTED_OPERATION, 0, seq & 1, mrw_slot_here(a, p)) = index + 1;
+		mrw_post_ready(mrw_far_queue(a, 0, p), index, 1);
 	}
 	return true;
 }
@@ -96,25 +95,24 @@ MRW_DEV_CALL bool mrw_round_send(const struct mrw_args *a, uint32_t channel, uin
 {
 	struct mrw_where w = {seq, channel, p, MRW_WAIT_SEND, 0, 0};
 	const struct mrw_layout *l = &a->layout;
-	uint32_t bytes[MRW_FORMATS], n = 1;
+	uint32_t bytes[MRW_FORMATS], n = 1, here = mrw_slot_here(a, p), there = mrw_slot_there(a, p);
 	uint64_t index;
 	for (uint32_t f = 0; f < MRW_FORMATS; f++) {
-		uint32_t *note = mrw_note_at(l, a->arena[a->rank], f, channel, round, p);
+		uint32_t *note = mrw_note_at(l, a->arena[a->rank], f, channel, round, here);
 		bytes[f] = *note;
 		*note = 0;
 		n += bytes[f] > 0;
 	}
-	if (!mrw_far_reserve(a, p, n, w, &index))
+	if (!mrw_far_reserve(a, channel, p, n, w, &index))
 		return false;
 	uint64_t at = index;
 	for (uint32_t f = 0; f < MRW_FORMATS; f++)
 		if (bytes[f] > 0)
-			mrw_far_range(a, p, at++, false,
-				      l->outbox + mrw_staging_offset(l, f, channel, mrw_writer_slot(a->rank, p), round),
-				      mrw_staging_offset(l, f, channel, mrw_writer_slot(p, a->rank), round), bytes[f]);
-	mrw_far_word(a, p, at, offsetof(struct mrw_control, rounds) + (channel * MRW_MAX_RANKS + a->rank) * 8, round + 1);
-	*mrw_posted_at(l, a->arena[a->rank], MRW_POSTED_ROUND, channel, round & 1, p) = index + n;
-	mrw_post_ready(a->far->peer[p].queue, index, n);
+			mrw_far_range(a, channel, p, at++, false, l->outbox + mrw_staging_offset(l, f, channel, here, round),
+				      mrw_staging_offset(l, f, channel, there, round), bytes[f]);
+	mrw_far_word(a, channel, p, at, mrw_round_offset(l, channel, there), round + 1);
+	*mrw_posted_at(l, a->arena[a->rank], MRW_POSTED_ROUND, channel, round & 1, here) = index + n;
+	mrw_post_ready(mrw_far_queue(a, channel, p), index, n);
 	return true;
 }
 

@@ -27,8 +27,8 @@ struct mrw_route {
 	uint8_t reserved;
 };
 
-#define MRW_MAX_ROUTES (2 * (MRW_MAX_RANKS - 1))
-#define MRW_LISTED 118u
+#define MRW_MAX_ROUTES (2 * MRW_MAX_LANED)
+#define MRW_LISTED 77u
 
 /* A launch's arguments. 4096 bytes of parameters are what every CUDA takes. */
 struct mrw_transfers {
@@ -40,6 +40,7 @@ struct mrw_transfers {
 	struct mrw_transfer list[MRW_LISTED];
 };
 MRW_STATIC_ASSERT(sizeof(struct mrw_transfers) <= 4096, "kernel parameters");
+MRW_STATIC_ASSERT(MRW_LISTED >= MRW_MAX_ROUTES + 2, "one of each route, and a pair of self");
 
 MRW_DEV const struct mrw_transfers *mrw_transfers_of(const struct mrw_args *a)
 {
@@ -104,7 +105,7 @@ MRW_DEV_CALL void mrw_record_transfer(const struct mrw_args *a, uint32_t place, 
 	r->channel = place & 0xff;
 	if (!mrw_is_pairwise(a->call.func) && r->kind != MRW_FAULT_MISMATCH)
 		return;
-	const struct mrw_lane *lane = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)t->way, place & 0xff, a->rank, t->peer);
+	const struct mrw_lane *lane = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)t->way, place & 0xff, mrw_slot_here(a, t->peer));
 	uint32_t words = 0, from = 0;
 	for (uint32_t i = 0; i < m->routes; i++)
 		if (m->route[i].peer == t->peer && m->route[i].way == t->way)

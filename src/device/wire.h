@@ -4,6 +4,10 @@
  * followed by packet slots and staging, whose place mrw_layout_make() yields. Each remotely written byte belongs for life to one
  * (format, channel, writer): packets never overlay staging, so a payload never looks like a flag.
  *
+ * Peers. The peers of a rank are those it exchanges anything with: all other ranks, or, along rails, the ranks of its host and the ranks of
+ * its rail. Everything a peer writes here lies at the peer's slot, a number below mrw_layout.slots; all that is said of peers below
+ * holds for each pair of peers by itself.
+ *
  * Why slots may be reused. Kernels of one rank run one after the other. Kernel s of a rank leaves only after it saw the opening
  * line of seq s of every peer (channel 0). So when kernel s starts here, every peer has started its kernel s-1, hence
  * finished s-2, hence read everything we sent it in s-2. Two parities of packets, openings and calls therefore suffice,
@@ -30,9 +34,11 @@
 #include "order.h"
 
 /* Compared at bootstrap: change it with any change of a word's place or meaning. */
-#define MRW_WIRE_VERSION 5u
+#define MRW_WIRE_VERSION 6u
 
-#define MRW_MAX_RANKS 16u    /* of a communicator */
+#define MRW_MAX_RANKS 64u    /* of a communicator */
+#define MRW_MAX_NEAR 16u     /* of those on one host */
+#define MRW_MAX_NICS 4u      /* that one rank uses */
 #define MRW_MAX_CHANNELS 64u
 #define MRW_FORMATS 2u       /* first exchange (to the owner or to all), second exchange (results) */
 #define MRW_MAX_LAG 1u         /* rounds a peer may be behind: large chunks and no lead beat small ones with a lead of two */
@@ -90,27 +96,19 @@ struct mrw_control {
 	uint64_t fault_claim;
 	/* seq + 1 of the operation whose long wait was noted. Compare-and-swap by the owner's kernels. */
 	uint64_t note_claim;
-	uint64_t pad0[13];
+	/* What the owner last told its peers at mrw_stuck_at(), and when (compare-and-swap by the owner's kernels). */
+	uint64_t told, told_ns;
+	uint64_t pad0[11];
 	struct mrw_channel_state channel[MRW_MAX_CHANNELS];
-	/* What the owner says of the last two operations, by parity. Writer: owner's channel 0. Readers: its NIC; peers that found a
+	/* What the owner says of the last two operations, by parity. Writer: owner's channel 0. Readers: its NICs; peers that found a
 	 * mismatch, of the call: they reread until seq and hash agree with the opening line; whoever prints one hashes it again, for its
 	 * words may come in any order. */
 	struct mrw_greeting said[2];
-	/* [parity][writer] relaxed; partner: mrw_opening_seen(). */
-	struct mrw_greeting heard[2][MRW_MAX_RANKS];
-	/* [writer] token of the path proof at init: published after the pattern in staging; partner: mrw_prove(). */
-	uint64_t proof[MRW_MAX_RANKS];
 	uint64_t pad1[8];
-	/* [channel][writer] rounds the writer has completed: published; partner: mrw_rounds_wait(). Wraps never (2^64). */
-	uint64_t rounds[MRW_MAX_CHANNELS][MRW_MAX_RANKS];
 };
 MRW_STATIC_ASSERT(offsetof(struct mrw_control, channel) == 128, "layout");
 MRW_STATIC_ASSERT(offsetof(struct mrw_control, said) == 128 + 16 * MRW_MAX_CHANNELS, "layout");
-MRW_STATIC_ASSERT(offsetof(struct mrw_control, heard) == offsetof(struct mrw_control, said) + 192, "layout");
-MRW_STATIC_ASSERT(offsetof(struct mrw_control, proof) == offsetof(struct mrw_control, heard) + 192 * MRW_MAX_RANKS, "layout");
-MRW_STATIC_ASSERT(offsetof(struct mrw_control, rounds) == offsetof(struct mrw_control, proof) + 8 * MRW_MAX_RANKS + 64, "layout");
-MRW_STATIC_ASSERT(offsetof(struct mrw_control, rounds) % 128 == 0, "a channel's counters share one line");
-MRW_STATIC_ASSERT(sizeof(struct mrw_control) == offsetof(struct mrw_control, rounds) + 8 * MRW_MAX_RANKS * MRW_MAX_CHANNELS, "layout");
+MRW_STATIC_ASSERT(sizeof(struct mrw_control) == offsetof(struct mrw_control, said) + 256, "layout");
 
 /* What one end of a transfer says to the other. unit[0..1]: low and high half of its bytes; unit[2]: enum mrw_func (a recv says send) | type
  * << 8; each | flag << 32, flag = low bits of the transfer's number + 1. unit[3] is 0. */
@@ -145,20 +143,26 @@ MRW_STATIC_ASSERT(sizeof(struct mrw_lane) == 256, "whole lines");
 struct mrw_layout {
 	uint32_t nranks;
 	uint32_t channels;          /* channel cap */
-	uint32_t units;             /* packets a (format, channel, writer, parity) */
-	uint32_t chunk_bytes;       /* bytes of a staging slot, a multiple of 512 */
-	uint32_t lines;             /* lines a (channel, writer, parity); 0: none */
-	uint64_t lines_offset;
-	uint64_t packets_offset[MRW_FORMATS];
-	uint64_t staging_offset[MRW_FORMATS];
-	uint32_t lanes;             /* of an ordered pair; of all pairs of a rank together at most 64, both ways */
-	uint32_t lane_units;        /* packets a (lane, writer, parity) */
-	uint32_t lane_chunk_bytes;  /* bytes of a lane's staging slot, a multiple of 4096 */
+	uint32_t slots;             /* peers of a rank */
+	uint32_t near_slots;        /* along rails: the first slots, those of the ranks of this host; else 0 */
+	uint32_t cells;             /* chunks of a near staging slot: one for each host */
+	uint32_t units;             /* packets a (format, channel, slot, parity) */
+	uint32_t chunk_bytes;       /* bytes of a chunk's place in staging, a multiple of 512 */
+	uint32_t packet_formats;    /* formats of packets that there are */
+	uint32_t counters;          /* round counters a channel: slots, and what fills their line */
+	uint32_t ring;              /* 1: peers are the neighbours in a ring */
+	uint64_t heard_offset, proof_offset, stuck_offset, rounds_offset; /* mrw_heard_at(), mrw_proof_at(), mrw_stuck_at(), mrw_round_at() */
+	uint64_t packets_offset[MRW_FORMATS], staging_offset[MRW_FORMATS];           /* slots from near_slots on */
+	uint64_t near_packets_offset[MRW_FORMATS], near_staging_offset[MRW_FORMATS]; /* slots below near_slots */
+	uint32_t lines;             /* lines a (channel, slot, parity), one host only; 0: none */
+	uint32_t lanes;             /* of an ordered pair; of all pairs of a rank together at most 64, both ways; 0: no transfers (too many peers) */
 	uint32_t lane_shift;        /* lanes = 1 << lane_shift */
-	uint64_t lanes_offset, lane_packets_offset, lane_staging_offset;
-	/* Ranks on several hosts only, else 0. A slot's place plus outbox is where this rank keeps what it sends to the rank that the slot
-	 * belongs to; a slot here may be rewritten when that rank's slot may and its request has completed: until then the NIC may send
-	 * it again. */
+	uint32_t lane_units;        /* packets a (lane, slot, parity) */
+	uint32_t lane_chunk_bytes;  /* bytes of a lane's staging slot, a multiple of 4096 */
+	uint64_t lines_offset, lanes_offset, lane_packets_offset, lane_staging_offset;
+	/* Ranks on several hosts only, else 0. The place of a slot from near_slots on, or of a lane, plus outbox, is where this rank keeps what it
+	 * sends to the rank whose slot here that is; it may be rewritten when the place it goes to may and its request has completed: until then
+	 * the NIC may send it again. */
 	uint64_t outbox;
 	uint64_t notes_offset;      /* mrw_note_at(), mrw_posted_at(): owner only */
 	uint64_t bytes;
@@ -178,162 +182,284 @@ enum mrw_posted_kind { MRW_POSTED_OPERATION, MRW_POSTED_ROUND, MRW_POSTED_KINDS 
 #define MRW_LANE_PACKETS_BUDGET (512ull << 10)
 #define MRW_LANE_STAGING_BUDGET (3ull << 20)
 #define MRW_MAX_LANES 32u
+#define MRW_MAX_LANED 32u /* peers of a rank that has lanes */
 #define MRW_MAX_LANE_UNITS 512u
 
-/* The one place where offsets are made. nranks >= 2. half: of the lanes' budgets too. */
-MRW_PURE struct mrw_layout mrw_layout_within(uint32_t nranks, uint32_t channels, uint64_t packets_budget, uint64_t lines_budget,
-					     uint64_t staging_budget, bool half)
+/* How a communicator is spread: what a layout is made from. */
+struct mrw_spread {
+	uint32_t nranks, channels;
+	uint32_t rails;             /* 1: peers are those of the host and of the rail */
+	uint32_t hosts, per_host;   /* with rails; every host has per_host ranks */
+	uint32_t outbox;            /* 1: ranks are on several hosts */
+	uint32_t ring;              /* 1: peers are the left (slot 0) and the right neighbour; two ranks have one peer */
+};
+
+/* Control words that peers write: heard, proof, stuck, rounds. Returns where they end. */
+MRW_PURE uint64_t mrw_layout_control(struct mrw_layout *l)
+{
+	uint64_t at = sizeof(struct mrw_control);
+	l->heard_offset = at;
+	at += (uint64_t)2 * l->slots * sizeof(struct mrw_greeting);
+	l->proof_offset = at;
+	at += (uint64_t)l->slots * MRW_MAX_NICS * 8;
+	l->stuck_offset = at;
+	at += (uint64_t)l->slots * 8;
+	at = (at + 127) / 128 * 128;
+	l->counters = (l->slots + 15) / 16 * 16; /* a channel's counters share their lines with no other's */
+	l->rounds_offset = at;
+	at += (uint64_t)l->channels * l->counters * 8;
+	return (at + 4095) / 4096 * 4096;
+}
+
+/* Packets and staging of slots slots of cells chunks each, from at on, lines between. Returns where they end. */
+MRW_PURE uint64_t mrw_layout_slots(struct mrw_layout *l, uint64_t at, uint32_t slots, uint32_t cells, uint64_t packets[MRW_FORMATS],
+				   uint64_t staging[MRW_FORMATS])
+{
+	uint64_t places = (uint64_t)l->channels * slots;
+	for (uint32_t f = 0; f < MRW_FORMATS; f++) {
+		packets[f] = at;
+		if (f < l->packet_formats)
+			at += places * 2 * l->units * sizeof(struct mrw_packet);
+	}
+	l->lines_offset = at;
+	at += places * 2 * l->lines * MRW_LINE_BYTES;
+	at = (at + 4095) / 4096 * 4096;
+	for (uint32_t f = 0; f < MRW_FORMATS; f++) {
+		staging[f] = at;
+		at += places * MRW_ROUND_SLOTS * cells * l->chunk_bytes;
+	}
+	return (at + 4095) / 4096 * 4096;
+}
+
+/* The lanes, from at on. share: the part of the budgets that they get. Returns where they end. */
+MRW_PURE uint64_t mrw_layout_lanes(struct mrw_layout *l, uint64_t at, uint64_t share)
+{
+	l->lanes_offset = l->lane_packets_offset = l->lane_staging_offset = at;
+	if (l->slots > MRW_MAX_LANED)
+		return at;
+	/* A team for every lane each way, if channels allow. */
+	uint32_t lanes = l->channels / (2 * l->slots);
+	while ((2u << l->lane_shift) <= lanes && (2u << l->lane_shift) <= MRW_MAX_LANES)
+		l->lane_shift++;
+	l->lanes = 1u << l->lane_shift;
+	uint64_t writers = (uint64_t)l->lanes * l->slots;
+	uint64_t units = MRW_LANE_PACKETS_BUDGET / share / (writers * 2 * sizeof(struct mrw_packet));
+	uint64_t chunk = MRW_LANE_STAGING_BUDGET / share / (writers * MRW_LANE_SLOTS);
+	l->lane_units = units > MRW_MAX_LANE_UNITS ? MRW_MAX_LANE_UNITS : (uint32_t)units / 32 * 32;
+	l->lane_chunk_bytes = chunk > MRW_MAX_CHUNK_BYTES ? MRW_MAX_CHUNK_BYTES : (uint32_t)chunk / 4096 * 4096;
+	l->lane_packets_offset = at + MRW_WAYS * writers * sizeof(struct mrw_lane);
+	l->lane_staging_offset = (l->lane_packets_offset + writers * 2 * l->lane_units * sizeof(struct mrw_packet) + 4095) / 4096 * 4096;
+	return l->lane_staging_offset + writers * MRW_LANE_SLOTS * l->lane_chunk_bytes;
+}
+
+/* The one place where offsets are made. nranks >= 2. */
+MRW_PURE struct mrw_layout mrw_layout_of(const struct mrw_spread *s, uint64_t packets_budget, uint64_t lines_budget, uint64_t staging_budget)
 {
 	struct mrw_layout l;
 	memset(&l, 0, sizeof l);
-	l.nranks = nranks;
-	l.channels = channels;
-	uint64_t writers = (uint64_t)channels * (nranks - 1);
-	/* Two ranks have no second exchange of packets: a two-shot would send the same bytes as a one-shot, later. */
-	uint64_t packet_formats = nranks > 2 ? MRW_FORMATS : 1;
-	uint64_t units = packets_budget / (writers * packet_formats * 2 * sizeof(struct mrw_packet));
-	units = units > MRW_MAX_UNITS ? MRW_MAX_UNITS : units / 32 * 32;
-	uint64_t chunk = staging_budget / (writers * MRW_FORMATS * MRW_ROUND_SLOTS);
+	l.nranks = s->nranks;
+	l.channels = s->channels;
+	l.near_slots = s->rails ? s->per_host - 1 : 0;
+	l.slots = s->rails ? s->per_host - 1 + s->hosts - 1 : s->nranks - 1;
+	l.ring = s->ring;
+	if (s->ring && l.slots > 2)
+		l.slots = 2;
+	l.cells = s->rails ? s->hosts : 1;
+	/* Along rails packets need no second exchange, nor do rings; nor do two ranks: a two-shot would send the same bytes as a one-shot, later. */
+	l.packet_formats = s->nranks > 2 && !s->rails && !s->ring ? MRW_FORMATS : 1;
+	/* What is sent to other hosts lies here a second time. */
+	uint64_t far = l.slots - l.near_slots, kept = s->outbox ? far : 0;
+	uint64_t units = packets_budget / ((l.slots + kept) * s->channels * l.packet_formats * 2 * sizeof(struct mrw_packet));
+	units = s->ring ? 32 : units > MRW_MAX_UNITS ? MRW_MAX_UNITS : units / 32 * 32; /* a ring sends none */
+	uint64_t chunk = staging_budget / (((uint64_t)l.near_slots * l.cells + far + kept) * s->channels * MRW_FORMATS * MRW_ROUND_SLOTS);
 	chunk = chunk > MRW_MAX_CHUNK_BYTES ? MRW_MAX_CHUNK_BYTES : chunk / 512 * 512;
-	uint64_t lines = lines_budget / (writers * 2 * MRW_LINE_BYTES);
+	uint64_t lines = s->outbox ? 0 : lines_budget / ((uint64_t)l.slots * s->channels * 2 * MRW_LINE_BYTES); /* a NIC writes no whole lines */
 	lines = lines > MRW_MAX_LINES ? MRW_MAX_LINES : lines / 4 * 4;
 	l.units = (uint32_t)units;
 	l.lines = (uint32_t)lines;
 	l.chunk_bytes = (uint32_t)chunk;
-	uint64_t at = (sizeof(struct mrw_control) + 4095) / 4096 * 4096;
-	for (uint32_t f = 0; f < MRW_FORMATS; f++) {
-		l.packets_offset[f] = at;
-		if (f < packet_formats)
-			at += writers * 2 * units * sizeof(struct mrw_packet);
-	}
-	l.lines_offset = at;
-	at += writers * 2 * lines * MRW_LINE_BYTES;
+	uint64_t at = mrw_layout_control(&l);
+	at = mrw_layout_slots(&l, at, l.near_slots, l.cells, l.near_packets_offset, l.near_staging_offset);
+	at = mrw_layout_slots(&l, at, l.slots - l.near_slots, 1, l.packets_offset, l.staging_offset);
+	at = mrw_layout_lanes(&l, at, s->outbox ? 2 : 1);
 	at = (at + 4095) / 4096 * 4096;
-	for (uint32_t f = 0; f < MRW_FORMATS; f++) {
-		l.staging_offset[f] = at;
-		at += writers * MRW_ROUND_SLOTS * chunk;
+	if (s->outbox) {
+		l.outbox = at - l.packets_offset[0];
+		l.notes_offset = at + l.outbox;
+		uint64_t words = (uint64_t)s->channels * 2 * l.slots;
+		at = (l.notes_offset + words * MRW_FORMATS * 4 + words * MRW_POSTED_KINDS * 8 + 4095) / 4096 * 4096;
 	}
-	at = (at + 4095) / 4096 * 4096;
-	/* A team for every lane each way, if channels allow. */
-	uint32_t lanes = channels / (2 * (nranks - 1));
-	while ((2u << l.lane_shift) <= lanes && (2u << l.lane_shift) <= MRW_MAX_LANES)
-		l.lane_shift++;
-	l.lanes = 1u << l.lane_shift;
-	uint64_t lane_writers = (uint64_t)l.lanes * (nranks - 1), share = half ? 2 : 1;
-	units = MRW_LANE_PACKETS_BUDGET / share / (lane_writers * 2 * sizeof(struct mrw_packet));
-	chunk = MRW_LANE_STAGING_BUDGET / share / (lane_writers * MRW_LANE_SLOTS);
-	l.lane_units = units > MRW_MAX_LANE_UNITS ? MRW_MAX_LANE_UNITS : (uint32_t)units / 32 * 32;
-	l.lane_chunk_bytes = chunk > MRW_MAX_CHUNK_BYTES ? MRW_MAX_CHUNK_BYTES : (uint32_t)chunk / 4096 * 4096;
-	l.lanes_offset = at;
-	l.lane_packets_offset = at + MRW_WAYS * lane_writers * sizeof(struct mrw_lane);
-	l.lane_staging_offset = (l.lane_packets_offset + lane_writers * 2 * l.lane_units * sizeof(struct mrw_packet) + 4095) / 4096 * 4096;
-	at = l.lane_staging_offset + lane_writers * MRW_LANE_SLOTS * l.lane_chunk_bytes;
-	l.bytes = (at + 4095) / 4096 * 4096;
+	l.bytes = at;
 	return l;
 }
 
 /* All ranks on one host. */
 MRW_PURE struct mrw_layout mrw_layout_make(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
 {
-	return mrw_layout_within(nranks, channels, MRW_PACKETS_BUDGET, MRW_LINES_BUDGET, staging_budget, false);
+	struct mrw_spread s = {nranks, channels, 0, 0, 0, 0, 0};
+	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, MRW_LINES_BUDGET, staging_budget);
 }
 
-/* Several hosts: half of each budget for what comes in, half for what goes out. A NIC writes no whole lines: there are none. */
+/* Several hosts: each budget holds what comes in and what goes out. */
 MRW_PURE struct mrw_layout mrw_layout_spanning(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
 {
-	struct mrw_layout l = mrw_layout_within(nranks, channels, MRW_PACKETS_BUDGET / 2, 0, staging_budget / 2, true);
-	l.outbox = l.bytes - l.packets_offset[0];
-	l.notes_offset = l.bytes + l.outbox;
-	uint64_t words = (uint64_t)channels * 2 * MRW_MAX_RANKS;
-	l.bytes = (l.notes_offset + words * MRW_FORMATS * 4 + words * MRW_POSTED_KINDS * 8 + 4095) / 4096 * 4096;
-	return l;
+	struct mrw_spread s = {nranks, channels, 0, 0, 0, 1, 0};
+	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, 0, staging_budget);
 }
 
-/* Index of writer among the peers of owner: a rank has no slots of its own. */
+/* The same along rails. */
+MRW_PURE struct mrw_layout mrw_layout_rails(uint32_t hosts, uint32_t per_host, uint32_t channels, uint64_t staging_budget)
+{
+	struct mrw_spread s = {hosts * per_host, channels, 1, hosts, per_host, 1, 0};
+	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, 0, staging_budget);
+}
+
+/* The same in a ring. */
+MRW_PURE struct mrw_layout mrw_layout_ring(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
+{
+	struct mrw_spread s = {nranks, channels, 0, 0, 0, 1, 1};
+	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, 0, staging_budget);
+}
+
+/* Index of writer among the peers of owner, where all ranks are peers: a rank has no slots of its own. */
 MRW_PURE uint32_t mrw_writer_slot(uint32_t owner, uint32_t writer)
 {
 	return writer < owner ? writer : writer - 1;
 }
 
-/* Offset of the first packet of (format, channel, writer, parity) in owner's arena. */
-MRW_PURE uint64_t mrw_packets_offset(const struct mrw_layout *l, uint32_t format, uint32_t channel, uint32_t owner, uint32_t writer,
-				     uint32_t parity)
+/* What the peer with this slot said of the operations of a parity. Relaxed; partner: mrw_opening_seen(). */
+MRW_PURE uint64_t mrw_heard_offset(const struct mrw_layout *l, uint32_t slot, uint32_t parity)
 {
-	uint64_t index = ((uint64_t)channel * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2 + parity;
+	return l->heard_offset + ((uint64_t)parity * l->slots + slot) * sizeof(struct mrw_greeting);
+}
+
+MRW_PURE struct mrw_greeting *mrw_heard_at(const struct mrw_layout *l, uint8_t *arena, uint32_t slot, uint32_t parity)
+{
+	return (struct mrw_greeting *)(void *)(arena + mrw_heard_offset(l, slot, parity));
+}
+
+/* Token of the path proof at init, by channel (one for each NIC): published after the pattern in staging; partner: mrw_prove(). */
+MRW_PURE uint64_t mrw_proof_offset(const struct mrw_layout *l, uint32_t channel, uint32_t slot)
+{
+	return l->proof_offset + ((uint64_t)slot * MRW_MAX_NICS + channel) * 8;
+}
+
+MRW_PURE uint64_t *mrw_proof_at(const struct mrw_layout *l, uint8_t *arena, uint32_t channel, uint32_t slot)
+{
+	return (uint64_t *)(void *)(arena + mrw_proof_offset(l, channel, slot));
+}
+
+/* Along rails: for whom the peer with this slot has been waiting for long: rank + 1 | seq << 32. 0: nobody. Relaxed; a hint for who gives up
+ * on that peer: the one to blame is further on. */
+MRW_PURE uint64_t mrw_stuck_offset(const struct mrw_layout *l, uint32_t slot)
+{
+	return l->stuck_offset + (uint64_t)slot * 8;
+}
+
+MRW_PURE uint64_t *mrw_stuck_at(const struct mrw_layout *l, uint8_t *arena, uint32_t slot)
+{
+	return (uint64_t *)(void *)(arena + mrw_stuck_offset(l, slot));
+}
+
+/* Rounds that the peer with this slot has completed on channel: published; partner: mrw_rounds_wait(). Wraps never (2^64). */
+MRW_PURE uint64_t mrw_round_offset(const struct mrw_layout *l, uint32_t channel, uint32_t slot)
+{
+	return l->rounds_offset + ((uint64_t)channel * l->counters + slot) * 8;
+}
+
+MRW_PURE uint64_t *mrw_round_at(const struct mrw_layout *l, uint8_t *arena, uint32_t channel, uint32_t slot)
+{
+	return (uint64_t *)(void *)(arena + mrw_round_offset(l, channel, slot));
+}
+
+/* CUDA kernels are compiled twice: without everything about other hosts, and (-DMRW_FAR=1) with it, for communicators that span hosts. It costs
+ * registers and stack that the others need not pay. */
+#ifndef MRW_FAR
+#define MRW_FAR !MRW_ON_CUDA
+#endif
+
+/* Offset of the first packet of (format, channel, slot, parity). */
+MRW_PURE uint64_t mrw_packets_offset(const struct mrw_layout *l, uint32_t format, uint32_t channel, uint32_t slot, uint32_t parity)
+{
+	if (MRW_FAR && slot < l->near_slots)
+		return l->near_packets_offset[format] +
+		       (((uint64_t)channel * l->near_slots + slot) * 2 + parity) * l->units * sizeof(struct mrw_packet);
+	uint64_t index = ((uint64_t)channel * (l->slots - l->near_slots) + slot - l->near_slots) * 2 + parity;
 	return l->packets_offset[format] + index * l->units * sizeof(struct mrw_packet);
 }
 
 MRW_PURE struct mrw_packet *mrw_packets_at(const struct mrw_layout *l, uint8_t *arena, uint32_t format, uint32_t channel,
-					   uint32_t owner, uint32_t writer, uint32_t parity)
+					   uint32_t slot, uint32_t parity)
 {
-	return (struct mrw_packet *)(void *)(arena + mrw_packets_offset(l, format, channel, owner, writer, parity));
+	return (struct mrw_packet *)(void *)(arena + mrw_packets_offset(l, format, channel, slot, parity));
 }
 
-/* Line of (channel, writer, parity) in owner's arena. */
-MRW_PURE uint8_t *mrw_line_at(const struct mrw_layout *l, uint8_t *arena, uint32_t channel, uint32_t owner, uint32_t writer, uint32_t parity,
-			      uint32_t line)
+/* Line of (channel, slot, parity). */
+MRW_PURE uint8_t *mrw_line_at(const struct mrw_layout *l, uint8_t *arena, uint32_t channel, uint32_t slot, uint32_t parity, uint32_t line)
 {
-	uint64_t index = ((uint64_t)channel * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2 + parity;
+	uint64_t index = ((uint64_t)channel * l->slots + slot) * 2 + parity;
 	return arena + l->lines_offset + (index * l->lines + line) * MRW_LINE_BYTES;
 }
 
-/* Offset of the staging slot of (format, channel, writer slot, round); the next writer's is MRW_ROUND_SLOTS chunks on. */
-MRW_PURE uint64_t mrw_staging_offset(const struct mrw_layout *l, uint32_t format, uint32_t channel, uint32_t writer_slot, uint64_t round)
+/* Bytes from one slot's staging to the next one's. */
+MRW_PURE uint64_t mrw_staging_stride(const struct mrw_layout *l, bool near)
 {
-	uint64_t index = ((uint64_t)channel * (l->nranks - 1) + writer_slot) * MRW_ROUND_SLOTS + round % MRW_ROUND_SLOTS;
+	return (uint64_t)MRW_ROUND_SLOTS * (near ? l->cells : 1) * l->chunk_bytes;
+}
+
+/* Offset of the staging of (format, channel, slot, round): one chunk, or cells of them for a near slot. */
+MRW_PURE uint64_t mrw_staging_offset(const struct mrw_layout *l, uint32_t format, uint32_t channel, uint32_t slot, uint64_t round)
+{
+	if (MRW_FAR && slot < l->near_slots)
+		return l->near_staging_offset[format] + ((uint64_t)channel * l->near_slots + slot) * mrw_staging_stride(l, true) +
+		       round % MRW_ROUND_SLOTS * l->cells * l->chunk_bytes;
+	uint64_t index = ((uint64_t)channel * (l->slots - l->near_slots) + slot - l->near_slots) * MRW_ROUND_SLOTS + round % MRW_ROUND_SLOTS;
 	return l->staging_offset[format] + index * l->chunk_bytes;
 }
 
-/* Staging slot of (format, channel, writer, round) in owner's arena. */
-MRW_PURE uint8_t *mrw_staging_at(const struct mrw_layout *l, uint8_t *arena, uint32_t format, uint32_t channel, uint32_t owner,
-				 uint32_t writer, uint64_t round)
+/* The owner's lane to (OUT) or from (IN) the peer with this slot; what owner says to that peer goes to the other's lane of the other way. */
+MRW_PURE uint64_t mrw_lane_offset(const struct mrw_layout *l, enum mrw_way way, uint32_t lane, uint32_t slot)
 {
-	return arena + mrw_staging_offset(l, format, channel, mrw_writer_slot(owner, writer), round);
-}
-
-/* The lane of owner to (OUT) or from (IN) peer, in owner's arena; what owner says to that peer goes to the other's lane of the other way. */
-MRW_PURE uint64_t mrw_lane_offset(const struct mrw_layout *l, enum mrw_way way, uint32_t lane, uint32_t owner, uint32_t peer)
-{
-	uint64_t index = ((uint64_t)way * l->lanes + lane) * (l->nranks - 1) + mrw_writer_slot(owner, peer);
+	uint64_t index = ((uint64_t)way * l->lanes + lane) * l->slots + slot;
 	return l->lanes_offset + index * sizeof(struct mrw_lane);
 }
 
-MRW_PURE struct mrw_lane *mrw_lane_at(const struct mrw_layout *l, uint8_t *arena, enum mrw_way way, uint32_t lane, uint32_t owner, uint32_t peer)
+MRW_PURE struct mrw_lane *mrw_lane_at(const struct mrw_layout *l, uint8_t *arena, enum mrw_way way, uint32_t lane, uint32_t slot)
 {
-	return (struct mrw_lane *)(void *)(arena + mrw_lane_offset(l, way, lane, owner, peer));
+	return (struct mrw_lane *)(void *)(arena + mrw_lane_offset(l, way, lane, slot));
 }
 
-/* First packet that writer puts into owner's arena on a turn of this parity. */
-MRW_PURE uint64_t mrw_lane_packets_offset(const struct mrw_layout *l, uint32_t lane, uint32_t owner, uint32_t writer, uint32_t parity)
+/* First packet that the peer with this slot puts here on a turn of this parity. */
+MRW_PURE uint64_t mrw_lane_packets_offset(const struct mrw_layout *l, uint32_t lane, uint32_t slot, uint32_t parity)
 {
-	uint64_t index = ((uint64_t)lane * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2 + parity;
+	uint64_t index = ((uint64_t)lane * l->slots + slot) * 2 + parity;
 	return l->lane_packets_offset + index * l->lane_units * sizeof(struct mrw_packet);
 }
 
 /* Staging of the lane's chunk number chunk. */
-MRW_PURE uint64_t mrw_lane_chunk_offset(const struct mrw_layout *l, uint32_t lane, uint32_t owner, uint32_t writer, uint64_t chunk)
+MRW_PURE uint64_t mrw_lane_chunk_offset(const struct mrw_layout *l, uint32_t lane, uint32_t slot, uint64_t chunk)
 {
-	uint64_t index = ((uint64_t)lane * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * MRW_LANE_SLOTS + chunk % MRW_LANE_SLOTS;
+	uint64_t index = ((uint64_t)lane * l->slots + slot) * MRW_LANE_SLOTS + chunk % MRW_LANE_SLOTS;
 	return l->lane_staging_offset + index * l->lane_chunk_bytes;
 }
 
 MRW_STATIC_ASSERT(MRW_ROUND_SLOTS <= 2, "notes and marks have two parities");
 
-/* Bytes that this round's team put into the outbox for peer, 0 again once they are posted. Written by the team's thread 0, read and cleared
- * by whoever posts the round. */
-MRW_PURE uint32_t *mrw_note_at(const struct mrw_layout *l, uint8_t *arena, uint32_t format, uint32_t channel, uint64_t round, uint32_t peer)
+/* Bytes that this round's team put into the outbox for the peer with this slot, 0 again once they are posted. Written by the team's thread
+ * 0, read and cleared by whoever posts the round. */
+MRW_PURE uint32_t *mrw_note_at(const struct mrw_layout *l, uint8_t *arena, uint32_t format, uint32_t channel, uint64_t round, uint32_t slot)
 {
-	uint64_t index = (((uint64_t)channel * 2 + (round & 1)) * MRW_FORMATS + format) * MRW_MAX_RANKS + peer;
+	uint64_t index = (((uint64_t)channel * 2 + (round & 1)) * MRW_FORMATS + format) * l->slots + slot;
 	return (uint32_t *)(void *)(arena + l->notes_offset) + index;
 }
 
-/* WQEBBs of the queue pair to peer behind which all that channel last posted of a kind and parity lies. Writer and reader: whoever posts
+/* WQEBBs of the channel's queue pair to the peer with this slot behind which all that channel last posted of a kind and parity lies. Writer and reader: whoever posts
  * for that peer. */
 MRW_PURE uint64_t *mrw_posted_at(const struct mrw_layout *l, uint8_t *arena, enum mrw_posted_kind kind, uint32_t channel, uint32_t parity,
-				 uint32_t peer)
+				 uint32_t slot)
 {
-	uint64_t notes = (uint64_t)l->channels * 2 * MRW_MAX_RANKS * MRW_FORMATS * 4;
-	uint64_t index = (((uint64_t)channel * 2 + parity) * MRW_POSTED_KINDS + kind) * MRW_MAX_RANKS + peer;
+	uint64_t notes = (uint64_t)l->channels * 2 * l->slots * MRW_FORMATS * 4;
+	uint64_t index = (((uint64_t)channel * 2 + parity) * MRW_POSTED_KINDS + kind) * l->slots + slot;
 	return (uint64_t *)(void *)(arena + l->notes_offset + notes) + index;
 }
 

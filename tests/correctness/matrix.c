@@ -1,6 +1,6 @@
 /* matrix.c - every function by every algorithm at every edge, bits checked.
  *
- * matrix [--target host|cuda] [--all] [--ranks LIST] [--types LIST] [--timeout-ms N]
+ * matrix [--target host|cuda] [--all] [--ranks LIST] [--types LIST] [--timeout-ms N] [--algo NAME]
  *
  * A row fixes all factors below; by default rows are drawn from the seed so that any two levels of any two factors meet, for
  * each algorithm and for reductions and pure moves apart (a cover). --all: the whole product (hours), but for the factors that
@@ -109,6 +109,7 @@ static struct {
 	enum marrow_type types[REFERENCE_TYPES];
 	uint32_t ntypes;
 	uint64_t timeout_ms, random;
+	const char *algo;  /* of the communicators */
 	bool all;
 	/* rows of the world that runs */
 	struct row *rows;
@@ -258,7 +259,9 @@ static uint32_t channels_of(const struct row *row, const struct mrw_layout *l)
 
 static uint64_t base_bytes(enum base base, const struct mrw_layout *l, uint32_t func, uint64_t elem, uint32_t n, uint32_t channels)
 {
-	uint64_t shares = mrw_has_shares(func) ? n : 1, c = channels ? channels : 1, packets = l->units * MRW_UNIT_BYTES;
+	uint64_t shares = mrw_has_shares(func) ? n : 1, c = channels ? channels : 1;
+	/* Along rails a slot of packets holds a block for each host, where these differ. */
+	uint64_t packets = l->units / (func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER ? l->cells : 1) * MRW_UNIT_BYTES;
 	switch (base) {
 	case BASE_ELEMENT: return elem;
 	case BASE_UNIT: return MRW_UNIT_BYTES;
@@ -296,10 +299,16 @@ static struct call call_of(const struct world_rank *self, const struct row *row,
 	struct call c;
 	memset(&c, 0, sizeof c);
 	c.func = (enum mrw_func)cover->funcs[row->level[FACTOR_FUNC]];
+	if (world_sparse(self->world)) /* the others want everybody to be reached */
+		c.func = c.func == MRW_FUNC_REDUCE ? MRW_FUNC_ALL_REDUCE : c.func == MRW_FUNC_REDUCE_SCATTER_V ? MRW_FUNC_REDUCE_SCATTER : c.func;
 	c.type = matrix.types[row->level[FACTOR_TYPE]];
 	c.op = row->level[FACTOR_OP];
 	c.channels = channels_of(row, l);
 	c.algo = cover->algo;
+	if (l->near_slots > 0) /* along rails: the two algorithms there are, and the library's choice */
+		c.algo = c.algo == MRW_ALGO_ONESHOT ? MRW_ALGO_RAILSHOT : c.algo == MRW_ALGO_BULK ? MRW_ALGO_RAIL : -1;
+	if (l->ring)
+		c.algo = -1;
 	c.seed = seed;
 	c.style = row->level[FACTOR_STYLE] ? FILL_SPECIAL : FILL_MIXED;
 	c.stream = (uint32_t)(mixed >> 40 & 1);
@@ -310,7 +319,7 @@ static struct call call_of(const struct world_rank *self, const struct row *row,
 	uint64_t elem = reference_type_bytes(c.type);
 	uint64_t bytes = base_bytes((enum base)cover->bases[row->level[FACTOR_BASE]], l, c.func, elem, self->nranks, c.channels);
 	uint64_t count = (bytes + elem - 1) / elem + row->level[FACTOR_DELTA];
-	c.count = c.func == MRW_FUNC_BARRIER ? 0 : count - 1;
+	c.count = c.func == MRW_FUNC_BARRIER || count == 0 ? 0 : count - 1; /* across hosts there are no lines */
 	if (matrix.target == MARROW_TARGET_CUDA && c.in_place == 0 && mixed >> 50 & 1)
 		c.replays = 2;
 	return c;
@@ -363,6 +372,7 @@ static int run_world(struct row *rows, size_t count)
 	w.team_size = 1u + level[FACTOR_TEAM];
 	w.parallel_channels = level[FACTOR_SIDE];
 	w.timeout_ms = matrix.timeout_ms;
+	w.algo = matrix.algo;
 	w.set_seq = level[FACTOR_SEQ] != 0;
 	w.seq = seqs[level[FACTOR_SEQ]];
 	w.round = UINT64_MAX - 5;
@@ -476,6 +486,8 @@ static bool parse(int argc, char **v)
 			matrix.ntypes = parse_types(v[++i]);
 		else if (strcmp(v[i], "--timeout-ms") == 0)
 			matrix.timeout_ms = strtoull(v[++i], NULL, 10);
+		else if (strcmp(v[i], "--algo") == 0)
+			matrix.algo = v[++i];
 		else
 			return false;
 	}

@@ -38,14 +38,16 @@ static void one(struct world_rank *self, struct call_buffers *b, const struct ca
 static void run(struct world_rank *self)
 {
 	static const uint32_t seqs[] = {0x12345678, 0x12345679, 0x80000011, 0xffffff00};
-	static const int32_t algos[] = {MRW_ALGO_ONESHOT, MRW_ALGO_TWOSHOT, MRW_ALGO_LINES};
+	bool rails = world_rails(self->world);
+	const int32_t algos[] = {rails ? MRW_ALGO_RAILSHOT : MRW_ALGO_ONESHOT, rails ? MRW_ALGO_RAILSHOT : MRW_ALGO_TWOSHOT,
+				 rails ? MRW_ALGO_RAILSHOT : MRW_ALGO_LINES};
 	struct call big = {.func = MRW_FUNC_ALL_REDUCE, .type = MARROW_FLOAT32, .count = 2000}, tiny = big;
 	struct call_buffers b;
 	uint32_t turn = 0; /* each seq is used in one turn only, or its flags were no accident of 2^32 operations */
 	if (call_buffers_make(self, &b, ROOM) != 0)
 		return;
 	tiny.count = 1;
-	tiny.algo = MRW_ALGO_ONESHOT;
+	tiny.algo = algos[0];
 	for (uint32_t boundary = 0; boundary < 4; boundary++)
 		for (uint32_t k = 0; k < 4; k++)
 			for (uint32_t channels = 1; channels <= 4; channels += 3)

@@ -120,7 +120,7 @@ static void configurations(void)
 		{.words = "config.size|MARROW_CONFIG_INIT", .config = config_of(0, NULL, NULL)},
 		{.words = "config.target|7", .config = config_of(0, NULL, NULL)},
 		{.words = "config.max_ctas|65|64", .config = config_of(0, NULL, NULL)},
-		{.words = "\"fast\"|oneshot, lines, twoshot or bulk", .config = config_of(0, NULL, "fast")},
+		{.words = "\"fast\"|oneshot, lines, twoshot, bulk, railshot, rail or ring", .config = config_of(0, NULL, "fast")},
 		{.words = "host id|longer than 127", .config = config_of(0, longer, NULL)},
 		{.words = "interface name|longer", .config = config_of(0, NULL, NULL)},
 	};
@@ -334,7 +334,7 @@ static void environment(void)
 		{.name = "MARROW_TIMEOUT_MS", .value = "10s", .words = "MARROW_TIMEOUT_MS=10s"},
 		{.name = "MARROW_TIMEOUT_MS", .value = "99999999999999999999", .words = "MARROW_TIMEOUT_MS=9999"},
 		{.name = "MARROW_MAX_CTAS", .value = "65", .words = "MARROW_MAX_CTAS=65|0 to 64"},
-		{.name = "MARROW_ALGO", .value = "ring", .words = "\"ring\"|MARROW_ALGO|oneshot"},
+		{.name = "MARROW_ALGO", .value = "star", .words = "\"star\"|MARROW_ALGO|oneshot"},
 		{.name = "MARROW_TARGET", .value = "gpu", .words = "MARROW_TARGET|\"gpu\"|auto, host or cuda"},
 		{.name = "MARROW_RANK", .value = "2", .words = "rank 2 of 2|0 to 1", .by_env = true, .more = {"MARROW_NRANKS", "2"}},
 		{.name = "MARROW_RANK", .value = "one", .words = "MARROW_RANK=one", .by_env = true, .more = {"MARROW_NRANKS", "2"}},

@@ -314,7 +314,7 @@ static void check_credits(struct world_rank *self)
 	const struct marrow_comm *c = self->comms[0];
 	const struct mrw_layout *l = &c->args.layout;
 	for (uint32_t k = 0; k < l->lanes; k++) {
-		const struct mrw_lane *lane = mrw_lane_at(l, c->arena.base, MRW_WAY_OUT, k, self->rank, 1 - self->rank);
+		const struct mrw_lane *lane = mrw_lane_at(l, c->arena.base, MRW_WAY_OUT, k, mrw_writer_slot(self->rank, 1 - self->rank));
 		uint64_t taken = __atomic_load_n(&lane->count, __ATOMIC_RELAXED);
 		if (taken != lane->chunks)
 			world_fail(self, "a send returned with %llu of %llu chunks taken", (unsigned long long)taken, (unsigned long long)lane->chunks);

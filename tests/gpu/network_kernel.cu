@@ -35,15 +35,15 @@ static __device__ bool wait_done(struct mrw_queue *q, uint64_t index, uint64_t l
 static __device__ bool one_round(const struct network_job *job, uint64_t round)
 {
 	const struct mrw_far_peer *peer = &job->far->peer[job->peer];
-	struct mrw_queue *q = peer->queue;
+	struct mrw_queue *q = peer->queue[0];
 	uint64_t first;
 	for (uint32_t i = 0; i < job->bytes / 8; i++)
 		job->arena[job->from / 8 + i] = round << 32 | i;
 	if (!mrw_post_reserve(q, 2, &first))
 		return false;
-	(void)mrw_wqe_write(mrw_post_slot(q, first), first, q->qpn, false, peer->arena + job->to, peer->rkey, job->far->arena + job->from,
-			    job->far->lkey, job->bytes);
-	(void)mrw_wqe_write_word(mrw_post_slot(q, first + 1), first + 1, q->qpn, true, peer->arena + job->flag, peer->rkey, round);
+	(void)mrw_wqe_write(mrw_post_slot(q, first), first, q->qpn, false, peer->arena + job->to, peer->rkey[0], job->far->arena + job->from,
+			    job->far->lkey[0], job->bytes);
+	(void)mrw_wqe_write_word(mrw_post_slot(q, first + 1), first + 1, q->qpn, true, peer->arena + job->flag, peer->rkey[0], round);
 	mrw_post_ready(q, first, 2);
 	say(job->report, NETWORK_POSTED);
 	if (!wait_word(job->arena + job->flag / 8, round, job->limit_ns))
@@ -68,7 +68,7 @@ static __global__ void run(const struct network_job job)
 	say(job.report, NETWORK_RUNS);
 	for (uint64_t round = 1; round <= job.rounds && one_round(&job, round); round++)
 		job.report->rounds = round;
-	job.report->failed = mrw_load_relaxed(&job.far->peer[job.peer].queue->failed);
+	job.report->failed = mrw_load_relaxed(&job.far->peer[job.peer].queue[0]->failed);
 	job.report->ns = mrw_clock_ns() - begin;
 	__threadfence_system();
 }

@@ -258,9 +258,10 @@ static bool kernel_posts(const char *what, uint32_t bytes, uint32_t rounds)
 static bool try_kernels(void)
 {
 	s.far.arena = s.region.address;
-	s.far.lkey = s.region.lkey;
-	s.far.peer[PEER] = (struct mrw_far_peer){&s.queue[PEER], s.region.address, s.region.rkey, 0};
-	if (!is_good(mrw_view_new(&s.view, &s.device, &s.far, s.queue, s.link), "far and queues in GPU memory, pages mapped"))
+	s.far.lkey[0] = s.region.lkey;
+	s.far.nics = 1;
+	s.far.peer[PEER] = (struct mrw_far_peer){.queue = {&s.queue[PEER]}, .arena = s.region.address, .rkey = {s.region.rkey}, .path = MRW_PATH_FAR};
+	if (!is_good(mrw_view_new(&s.view, &s.device, &s.far, s.queue, s.link, PEER + 1), "far and queues in GPU memory, pages mapped"))
 		return false;
 	if (!kernel_posts("a kernel posts", 64, 1) || !kernel_posts("a kernel posts", 4096, 20))
 		return false;

@@ -29,6 +29,13 @@ LAUNCH = "src/launch.c"
 POST = "src/proxyless/post.h"
 FAR = "src/device/far.h"
 SEND = "src/device/send.h"
+RAIL = "src/collectives/rail.h"
+REDUCE_RAIL = "src/collectives/reduce_rail.h"
+REDUCE_RAILSHOT = "src/collectives/reduce_railshot.h"
+MOVE_RAILSHOT = "src/collectives/move_railshot.h"
+REACH = "src/collectives/reach.c"
+RING = "src/collectives/ring.h"
+REDUCE_RING = "src/collectives/reduce_ring.h"
 POLL = "src/proxyless/poll.h"
 CQE = "src/proxyless/cqe.h"
 NETWORK = "src/network.c"
@@ -63,14 +70,14 @@ MUTANTS = [
                                                           "(uint32_t)(v.unit[1] >> 32) == seq")], ["random"]),
     Mutant("the second flag of a packet is not checked", [(FLAG, "(uint32_t)(v.unit[0] >> 32) == seq && (uint32_t)(v.unit[1] >> 32) == seq",
                                                            "(uint32_t)(v.unit[0] >> 32) == seq")], ["random"]),
-    Mutant("a packet's parity is stuck", [(WIRE, "mrw_writer_slot(owner, writer)) * 2 + parity;\n\treturn l->packets_offset", "mrw_writer_slot(owner, writer)) * 2 + parity * 0;\n\treturn l->packets_offset")],
+    Mutant("a packet's parity is stuck", [(WIRE, "slot - l->near_slots) * 2 + parity;", "slot - l->near_slots) * 2 + parity * 0;")],
            ["random"]),
-    Mutant("an opening's parity is stuck", [(OPERATION, "->heard[seq & 1][a->rank].line", "->heard[seq & 0][a->rank].line"),
-                                            (FAULT, "->heard[seq & 1][peer].line", "->heard[seq & 0][peer].line")], ["random"]),
+    Mutant("an opening's parity is stuck", [(OPERATION, "mrw_slot_there(a, p), seq & 1)->line", "mrw_slot_there(a, p), 0)->line"),
+                                            (FAULT, "mrw_slot_here(a, peer), seq & 1)->line", "mrw_slot_here(a, peer), 0)->line")], ["random"]),
     Mutant("no scrub", [(OPERATION, "\t\tmrw_scrub(team, a, w.seq, (w.seq - 1) & 1);\n", "")], ["stale flags"]),
     Mutant("the scrub takes the wrong parity", [(OPERATION, "mrw_scrub(team, a, w.seq, (w.seq - 1) & 1)", "mrw_scrub(team, a, w.seq, w.seq & 1)")],
            ["stale flags"]),
-    Mutant("the scrub forgets the second exchange", [(OPERATION, "f < (l->nranks > 2 ? MRW_FORMATS : 1)", "f < 1")], ["stale flags"]),
+    Mutant("the scrub forgets the second exchange", [(OPERATION, "f < l->packet_formats", "f < 1")], ["stale flags"]),
 
     # Seq.
     Mutant("an operation ends without its peers' opening lines", [(OPERATION, "if (channel == 0 && ok) {", "if (channel != channel) {")],
@@ -82,10 +89,10 @@ MUTANTS = [
            ["random"]),
 
     # Rounds.
-    Mutant("rounds are not waited for", [(PEER, "if (p != a->rank)\n\t\t\tok = mrw_wait_reached", "if (p >= a->nranks)\n\t\t\tok = mrw_wait_reached")],
+    Mutant("rounds are not waited for", [(PEER, "if (mrw_is_peer(a, p))\n\t\t\tok = mrw_wait_reached", "if (p >= a->nranks)\n\t\t\tok = mrw_wait_reached")],
            ["random"]),
     Mutant("the round waited for is off by one", [(PEER, "round - lag + 1, w)", "round - lag, w)")], ["tsan", "random"]),
-    Mutant("a round is published early", [(PEER, "[a->rank], round + 1)", "[a->rank], round + 2)")], ["tsan", "random"]),
+    Mutant("a round is published early", [(PEER, "mrw_slot_there(a, p)), round + 1)", "mrw_slot_there(a, p)), round + 2)")], ["tsan", "random"]),
     Mutant("rounds are forgotten between operations", [(PEER, "channel[channel].round, rounds);", "channel[channel].round, rounds - 1);")], ["random"]),
     Mutant("half the staging slots", [(WIRE, "#define MRW_ROUND_SLOTS 2u", "#define MRW_ROUND_SLOTS 1u")], ["rounds"]),
     Mutant("one lag too many", [(WIRE, "#define MRW_MAX_LAG 1u ", "#define MRW_MAX_LAG 2u ")], ["rounds"]),
@@ -100,10 +107,10 @@ MUTANTS = [
                                                             "\t\t\tmrw_rounds_publish(team, channel, a, round);")], ["random 3", "matrix"]),
 
     # Layout and schedule.
-    Mutant("staging of two writers overlaps", [(WIRE, "at += writers * MRW_ROUND_SLOTS * chunk;", "at += writers * (MRW_ROUND_SLOTS - 1) * chunk;")], ["wire"]),
-    Mutant("packets of two channels overlap", [(WIRE, "((uint64_t)channel * (l->nranks - 1) + mrw_writer_slot(owner, writer)) * 2 + parity;\n\treturn l->packets_offset",
-                                                "((uint64_t)channel * (l->nranks - 2) + mrw_writer_slot(owner, writer)) * 2 + parity;\n\treturn l->packets_offset")], ["wire"]),
-    Mutant("the second packets lie on the first", [(WIRE, "at += writers * 2 * units * sizeof(struct mrw_packet);", "at += writers * units * sizeof(struct mrw_packet);")],
+    Mutant("staging of two writers overlaps", [(WIRE, "at += places * MRW_ROUND_SLOTS * cells", "at += places * (MRW_ROUND_SLOTS - 1) * cells")], ["wire"]),
+    Mutant("packets of two channels overlap", [(WIRE, "((uint64_t)channel * (l->slots - l->near_slots) + slot - l->near_slots) * 2 +",
+                                                "((uint64_t)channel * (l->slots - l->near_slots - 1) + slot - l->near_slots) * 2 +")], ["wire"]),
+    Mutant("the second packets lie on the first", [(WIRE, "at += places * 2 * l->units * sizeof", "at += places * l->units * sizeof")],
            ["wire"]),
     Mutant("writers below and above share a slot", [(WIRE, "return writer < owner ? writer : writer - 1;", "return writer < owner ? writer : writer - owner;")],
            ["wire", "random 3"]),
@@ -111,7 +118,7 @@ MUTANTS = [
            ["schedule"]),
     Mutant("the last channel misses units", [(SCHEDULE, "return units / channels + (units % channels != 0);", "return units / channels;")], ["schedule"]),
     Mutant("the last chunk is lost", [(SCHEDULE, "return all / channels + (channel < all % channels);", "return all / channels;")], ["schedule"]),
-    Mutant("more packets than the slots hold", [(SELECT, "uint64_t want = ceil_div(units, in->layout.units);", "uint64_t want = 1;")], ["select", "matrix"]),
+    Mutant("more packets than the slots hold", [(SELECT, "uint64_t want = ceil_div(units, units_room(in, plan->algo));", "uint64_t want = 1;")], ["select", "matrix"]),
 
     # Data.
     Mutant("the tail of a chunk is not copied", [(COPY, "\tif (at < bytes)\n\t\tmrw_store_part(dst + at,", "\tif (bytes == 0)\n\t\tmrw_store_part(dst + at,")],
@@ -125,14 +132,14 @@ MUTANTS = [
     Mutant("quick packets are added in another order",
            [(QUICK, "payload, p == 0);", "payload, p == a->rank);"),
             (QUICK, "for (uint32_t p = 0; p < a->nranks; p++) {", "for (uint32_t n = 0, p = a->rank; n < a->nranks; n++, p = p + 1 < a->nranks ? p + 1 : 0) {"),
-            (QUICK, "slot += 2 * a->layout.units; /* the next writer's */", "slot = mrw_packets_at(&a->layout, a->arena[a->rank], 0, channel, a->rank, (p + 1) % a->nranks == a->rank ? p : (p + 1) % a->nranks, seq & 1) + i;"),
-            (QUICK, "a->rank ? 0 : 1, seq & 1) + i;", "(a->rank + 1) % a->nranks, seq & 1) + i;")],
+            (QUICK, "slot += 2 * a->layout.units; /* the next writer's */", "slot = mrw_packets_at(&a->layout, a->arena[a->rank], 0, channel, mrw_writer_slot(a->rank, (p + 1) % a->nranks == a->rank ? p : (p + 1) % a->nranks), seq & 1) + i;"),
+            (QUICK, "0, channel, 0, seq & 1) + i;", "0, channel, mrw_writer_slot(a->rank, (a->rank + 1) % a->nranks), seq & 1) + i;")],
            ["random 3"]),
     Mutant("a late quick packet is lost", [(QUICK, "a, op.seq, i);\n\t\t\t\tbreak;", "a, op.seq, i + team->size);\n\t\t\t\tbreak;")], ["stale flags"]),
     Mutant("a line's flag is not checked", [(LINE_HOST, "if (mrw_load_relaxed(&words[MRW_LINE_UNITS]) != mrw_line_flag(seq))\n\t\treturn false;", "(void)seq;")],
            ["random"]),
     Mutant("a line's flag is not observed", [(LINE_HOST, "\tmrw_observed(&words[MRW_LINE_UNITS]);\n", "")], ["tsan"], True),
-    Mutant("a line's parity is stuck", [(WIRE, "mrw_writer_slot(owner, writer)) * 2 + parity;\n\treturn arena", "mrw_writer_slot(owner, writer)) * 2 + parity * 0;\n\treturn arena")],
+    Mutant("a line's parity is stuck", [(WIRE, "l->slots + slot) * 2 + parity;\n\treturn arena", "l->slots + slot) * 2 + parity * 0;\n\treturn arena")],
            ["random"]),
     Mutant("lines are added in another order",
            [(LINES, "for (uint32_t p = 0; p < a->nranks; p++) {\n\t\tuint32_t part", "for (uint32_t n = 0, p = a->rank; n < a->nranks; n++, p = p + 1 < a->nranks ? p + 1 : 0) {\n\t\tuint32_t part"),
@@ -144,8 +151,8 @@ MUTANTS = [
            ["random 3"]),
     Mutant("packets are averaged without the division", [(REDUCE_PACKETS, "average ? mrw_divide(acc[e], nranks) : acc[e]", "acc[e]")], ["random"]),
     Mutant("chunks are averaged without the division", [(REDUCE_BULK, "average ? mrw_divide(acc[k][e], nranks) : acc[k][e]", "acc[k][e]")], ["random teams"]),
-    Mutant("runs are averaged without the division", [(RUN, "acc[e] = mrw_divide(acc[e], s.nranks);", "acc[e] = acc[e] + 0;")], ["random"]),
-    Mutant("odd vectors are averaged without the division", [(REDUCE_BULK, "s.average ? mrw_divide(acc[e], s.nranks) : acc[e]", "acc[e]")], ["random"]),
+    Mutant("runs are averaged without the division", [(RUN, "acc[e] = mrw_divide(acc[e], s.divisor);", "acc[e] = acc[e] + 0;")], ["random"]),
+    Mutant("odd vectors are averaged without the division", [(REDUCE_BULK, "s.average ? mrw_divide(acc[e], s.divisor) : acc[e]", "acc[e]")], ["random"]),
     Mutant("small integers are divided before they wrap", [(REDUCE, "return (int32_t)(int8_t)x / (int32_t)nranks;", "return x / (int32_t)nranks;")], ["random"]),
     Mutant("NaNs keep their payload", [(REDUCE, "w[i] = MRW_IS_NAN(x) ? 0x7fc00000u : mrw_bits_from_f32(x);", "w[i] = mrw_bits_from_f32(x);")], ["random"]),
     Mutant("one rank keeps its NaNs", [(LAUNCH, "chosen.algo == MRW_ALGO_LOCAL && !a->scaled && !(reduces && is_float((uint32_t)type));", "chosen.algo == MRW_ALGO_LOCAL && !a->scaled;")],
@@ -158,8 +165,8 @@ MUTANTS = [
 
     # Faults.
     Mutant("another call at the end goes unnoticed", [(FLAG, "if (hash != a->call.hash) {", "if (hash == 0) {")], ["mismatch"]),
-    Mutant("another call in a wait goes unnoticed", [(FAULT, "return mrw_opening_seen(a, seq, peer, &hash) && hash != a->call.hash;",
-                                                      "return mrw_opening_seen(a, seq, peer, &hash) && hash == 0 && seq != 0;")], ["mismatch"]),
+    Mutant("another call in a wait goes unnoticed", [(FAULT, "return mrw_is_peer(a, peer) && mrw_opening_seen(a, seq, peer, &hash) && hash != a->call.hash;",
+                                                      "return mrw_is_peer(a, peer) && mrw_opening_seen(a, seq, peer, &hash) && hash == 0 && seq != 0;")], ["mismatch"]),
     Mutant("the hash leaves out the count", [(LAUNCH, "\tc.hash = 0;\n", "\tc.hash = 0;\n\tc.count = 0;\n")], ["mismatch"]),
     Mutant("the abort word is not read", [(FLAG, "if (abort != 0) {", "if (abort == 1) {")], ["lifetimes"]),
     Mutant("the deadline is not read", [(FLAG, "if (waited > a->deadline_ns) {", "if (waited > a->deadline_ns << 20) {")], ["first fault"]),
@@ -198,31 +205,72 @@ MUTANTS = [
     Mutant("a lost end is not asked for in a group", [(LANES, "for (uint32_t n = looks % count; n > 0; n--)", "for (uint32_t n = 0; n > 0; n--)")], ["pairs"], extra=True),
 
     # Across hosts.
-    Mutant("a chunk's count goes before it", [(LANE, "mrw_far_range(a, p, index, false, l->outbox + mrw_lane_chunk_offset(", "mrw_far_range(a, p, index + 1, true, l->outbox + mrw_lane_chunk_offset("),
-                                              (LANE, "mrw_far_word(a, p, index + n - 1, mrw_lane_offset(", "mrw_far_word(a, p, index, mrw_lane_offset(")], ["hosts", "hosts exchanges"]),
+    Mutant("a chunk's count goes before it", [(LANE, "mrw_far_range(a, h->lane, p, index, false, l->outbox + mrw_lane_chunk_offset(", "mrw_far_range(a, h->lane, p, index + 1, true, l->outbox + mrw_lane_chunk_offset("),
+                                              (LANE, "mrw_far_word(a, h->lane, p, index + n - 1, mrw_lane_offset(", "mrw_far_word(a, h->lane, p, index, mrw_lane_offset(")], ["hosts", "hosts exchanges"]),
     Mutant("credits are on their way to who has left", [(LANE, "if (h->step == MRW_STEP_DRAIN || !h->far || h->way != MRW_WAY_OUT)", "if (h->step == MRW_STEP_DRAIN || h->far || h->way != MRW_WAY_OUT)"),
                                                         (LANE, "\th->step = MRW_STEP_DRAIN;\n\treturn true;", "\th->step = MRW_STEP_DRAIN;\n\treturn false;")], ["hosts pairs"]),
     Mutant("a round's counter goes before its chunks", [(SEND, "uint64_t at = index;", "uint64_t at = index + 1;"),
-                                                        (SEND, "mrw_far_word(a, p, at, offsetof(struct mrw_control, rounds)", "mrw_far_word(a, p, index, offsetof(struct mrw_control, rounds)")],
+                                                        (SEND, "mrw_far_word(a, channel, p, at, mrw_round_offset", "mrw_far_word(a, channel, p, index, mrw_round_offset")],
            ["hosts"]),
-    Mutant("the outbox has one parity of packets", [(FAR, "a->layout.outbox, format, channel, a->rank, p, parity);", "a->layout.outbox, format, channel, a->rank, p, 0);")], ["hosts"]),
+    Mutant("the outbox has one parity of packets", [(FAR, "a->layout.outbox, format, channel, a->far->peer[p].here, parity);", "a->layout.outbox, format, channel, a->far->peer[p].here, 0);")], ["hosts"]),
     Mutant("what was posted is posted again", [(SEND, "*note = 0;", "(void)seq;")], ["hosts messages"]),
     Mutant("the second exchange stays here", [(REDUCE_BULK, "mrw_stage_note(team, a, 1, channel, mrw_peer(a, q), round, s.bytes);", "mrw_stage_note(team, a, 1, channel, mrw_peer(a, q), round, 0);")],
            ["hosts"]),
     Mutant("empty blocks are sent", [(REDUCE_PACKETS, "if (mrw_is_far(a, p) && count > 0 &&", "if (mrw_is_far(a, p) &&")], ["hosts messages"]),
-    Mutant("a greeting carries no call", [(FAULT, "mrw_is_far(a, peer) ? &mrw_control(a, a->rank)->heard[seq & 1][peer].call", "mrw_is_far(a, peer) ? &mrw_control(a, a->rank)->heard[~seq & 1][peer].call")],
+    Mutant("a greeting carries no call", [(FAULT, "mrw_slot_here(a, peer), seq & 1)->call", "mrw_slot_here(a, peer), ~seq & 1)->call")],
            ["hosts mismatch"]),
     Mutant("poison stays on its host", [(FAULT, "\t\tmrw_far_poison(a, p, cause);", "\t\treturn;"), NO_REPORT], ["hosts first fault"]),
 
     # Queues in a memory of the device's own.
-    Mutant("queues are drained unseen", [(NETWORK, "enum marrow_status status = mrw_view_fetch(&n->view, r, q);", "enum marrow_status status = MARROW_SUCCESS;")],
+    Mutant("queues are drained unseen", [(NETWORK, "enum marrow_status status = mrw_view_fetch(&n->view, k, q);", "enum marrow_status status = MARROW_SUCCESS;")],
            ["hosts stand-in"]),
     Mutant("without dma-bufs there is no way", [(NETWORK, "\tif (by_dmabuf != MARROW_SUCCESS)\n\t\tstatus", "\tif (bytes == 0)\n\t\tstatus")], ["hosts stand-in"]),
     Mutant("pages stay mapped", [(VIEW, "for (uint32_t i = 0; i < view->npages; i++)", "for (uint32_t i = 1; i < view->npages; i++)")], ["hosts stand-in"]),
     Mutant("kernels get the host's doorbell", [(VIEW, "return map(view, m.doorbell.base, m.doorbell.bytes, true, &q->doorbell);",
                                                 "uint64_t *left = q->doorbell;\n\tenum marrow_status status = map(view, m.doorbell.base, m.doorbell.bytes, true, &q->doorbell);\n\tq->doorbell = left;\n\treturn status;")],
            ["hosts stand-in"]),
-    Mutant("kernels share the host's queues", [(VIEW, "to->peer[r].queue = (struct mrw_queue *)(void *)queue_at(view, r);", "(void)queue_at(view, r);")], ["hosts stand-in"]),
+    Mutant("kernels share the host's queues", [(VIEW, "to->peer[p].queue[i] = (struct mrw_queue *)(void *)queue_at(view, (uint32_t)(far->peer[p].queue[i] - queues));", "(void)queue_at(view, 0);")], ["hosts stand-in"]),
+
+    # Along rails.
+    Mutant("a host's sum reads what is being written", [(REDUCE_RAIL, "0, channel, 0, round - a->call.lag) + (uint64_t)host", "0, channel, 0, round) + (uint64_t)host")], ["rails"]),
+    Mutant("the rail's sum reads what is being written", [(REDUCE_RAIL, "0, channel, a->layout.near_slots, round - a->call.lag)", "0, channel, a->layout.near_slots, round)")],
+           ["rails"]),
+    Mutant("results are passed on before they are here", [(RAIL, "src = mrw_staging_from(a, 1, channel, mrw_rail_rank(a, h, a->far->local), round - a->call.lag);",
+                                                           "src = mrw_staging_from(a, 1, channel, mrw_rail_rank(a, h, a->far->local), round);")], ["rails"]),
+    Mutant("a broadcast is passed on before it is here", [(RAIL, "src = mrw_staging_from(a, 0, channel, a->call.root, round - a->call.lag)", "src = mrw_staging_from(a, 0, channel, a->call.root, round)")],
+           ["rails"]),
+    Mutant("a host's sum stays here", [(REDUCE_RAIL, "mrw_stage_note(team, a, 0, channel, mrw_rail_rank(a, host, a->far->local), round, s.bytes);",
+                                        "mrw_stage_note(team, a, 0, channel, mrw_rail_rank(a, host, a->far->local), round, 0);")], ["rails"]),
+    Mutant("the last exchange is not waited for", [(SCHEDULE, "return mrw_rounds(chunks, mrw_rail_last(func) - mrw_rail_first(func), lag);",
+                                                    "return mrw_rounds(chunks, mrw_rail_last(func) - mrw_rail_first(func), lag) - 1;")], ["rails"]),
+    Mutant("hosts' packets are added in another order", [(REDUCE_RAILSHOT, "for (uint32_t h = 0; h < a->far->hosts; h++) {\n\t\t\tif (h == a->far->host)",
+                                                          "for (uint32_t n = 0, h = a->far->host; n < a->far->hosts; n++, h = h + 1 < a->far->hosts ? h + 1 : 0) {\n\t\t\tif (h == a->far->host)"),
+                                                         (REDUCE_RAILSHOT, "mrw_unit_combine(reduction, acc, payload, h == 0);", "mrw_unit_combine(reduction, acc, payload, n == 0);")],
+           ["rails 3"]),
+    Mutant("hosts' sums are averaged twice", [(REDUCE_RAILSHOT, "mrw_unit_narrow(acc, false, 1, sum);", "mrw_unit_narrow(acc, a->average != 0, a->far->per_host, sum);")], ["rails"]),
+    Mutant("packets leave before the team has put them", [(REDUCE_RAILSHOT, "if (!mrw_team_any(team, !ok)) /* the outbox is full */", "if (ok)")], ["rails teams"]),
+    Mutant("packets of an all-gather leave before the team has put them",
+           [(MOVE_RAILSHOT, "\tmrw_team_sync(team);\n\treturn mrw_railshot_post(mrw_team_high(team), team->size, channel, a, seq, r.count) && mrw_railshot_relay",
+             "\treturn mrw_railshot_post(mrw_team_high(team), team->size, channel, a, seq, r.count) && mrw_railshot_relay")], ["rails teams"]),
+    Mutant("a barrier does not wait for its host", [(MOVE_RAILSHOT, "if (!mrw_railshot_take(channel, a, seq, mrw_rail_rank(a, a->far->host, mrw_rail_local(a, q)), 0, got))",
+                                                     "if (channel > 0 && !mrw_railshot_take(channel, a, seq, mrw_rail_rank(a, a->far->host, mrw_rail_local(a, q)), 0, got))")],
+           ["rails barrier"]),
+    Mutant("near and far peers share slots", [(REACH, "return reach->per_host - 1 + mrw_writer_slot(reach->host[rank]", "return mrw_writer_slot(reach->host[rank]")], ["reach", "rails"]),
+    Mutant("cells of two rounds overlap", [(WIRE, "round % MRW_ROUND_SLOTS * l->cells * l->chunk_bytes;", "round % MRW_ROUND_SLOTS * l->chunk_bytes;")], ["wire"]),
+    Mutant("poison is not passed on", [(FAULT, "if (mrw_cause_origin(poison) == a->rank || mrw_is_sparse(a))", "if (mrw_cause_origin(poison) == a->rank)"), NO_REPORT],
+           ["rails first fault"]),
+    Mutant("a round's counter goes by another NIC", [(SEND, "mrw_far_word(a, channel, p, at, mrw_round_offset", "mrw_far_word(a, 0, p, at, mrw_round_offset")], ["rails nics"]),
+
+    Mutant("nobody says who is late", [(FLAG, "\t\tmrw_stuck_tell(a, w, now);", "\t\t(void)now;")], ["rails lost rank"]),
+
+    # In a ring.
+    Mutant("a ring takes what is being written", [(RING, "mrw_ring_rank(a, 1), round - a->call.lag);", "mrw_ring_rank(a, 1), round);")], ["ring"]),
+    Mutant("a ring's last block does not come home", [(SCHEDULE, "(func == MRW_FUNC_ALL_REDUCE)) * (n - 1) + 1;", "(func == MRW_FUNC_ALL_REDUCE)) * (n - 1);")], ["ring"]),
+    Mutant("a ring's finished block stays here", [(REDUCE_RING, "if (!last || s.forward)\n\t\tmrw_stage_note(", "if (!last)\n\t\tmrw_stage_note(")], ["ring"]),
+    Mutant("a ring's sum begins at its owner", [(REDUCE_RING, "struct mrw_chunk c = mrw_ring_chunk(a, channel, mrw_ring_rank(a, 1), index);", "struct mrw_chunk c = mrw_ring_chunk(a, channel, a->rank, index);")],
+           ["ring"]),
+    Mutant("a ring's barrier is a round short", [(SCHEDULE, "return n / 2;", "return n / 2 - 1;")], ["ring barrier"]),
+    Mutant("neighbours on two sides share a slot", [(REACH, "return follows(reach, peer, rank) ? 0 : 1;", "return follows(reach, peer, rank) ? 0 : 0;")], ["reach", "ring"]),
 
     # The NIC's queue.
     Mutant("ranges become ready out of order", [(POST, "mrw_load_relaxed(&q->ready) != first; spins++", "mrw_load_relaxed(&q->ready) != first && spins < 1; spins++")],
@@ -274,7 +322,7 @@ MUTANTS = [
                                                         "child->rank += votes[r].key < votes[me].key;")], ["split"]),
     Mutant("a refused split is the parent's end", [("src/split.c", "\tmine.status = child->async_status;", "\tif (child->async_status != MARROW_SUCCESS)\n\t\treturn child->async_status;")],
            ["split"]),
-    Mutant("who is left out is not compared", [("src/boot_root.c", "if (le32toh(hello->without_le) != boot->without)", "if (le32toh(hello->without_le) == ~0u)")],
+    Mutant("who is left out is not compared", [("src/boot_root.c", "if (without_of(hello) != boot->without)", "if (without_of(hello) == ~0ull)")],
            ["shrink"]),
     Mutant("the root does not go on listening", [("src/boot_setup.c", "MRW_TRY_GOTO(listen_again(&setup));", "")], ["shrink"]),
 ]

@@ -2,7 +2,7 @@
  * work requests and bytes. Prints "expect QPN REQUESTS BYTES" for each; messages.py compares that with what the model of the NIC counted.
  * The program compares the requests with the queue's own counter.
  *
- * messages: four ranks on MARROW_TEST_HOSTS hosts, as threads, under marrow-softnic. */
+ * messages [RANKS [ALGO]]: four ranks, or so many, on MARROW_TEST_HOSTS hosts, as threads, under marrow-softnic. */
 #include "support/hosts.h"
 #include "support/world.h"
 
@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 4, BYTES = 4 << 20 };
+enum { BYTES = 4 << 20, ROOM = 4 * BYTES };
 
 struct traffic {
 	uint64_t requests, bytes;
 };
 
-/* One call: bytes as of struct mrw_args. */
+/* One call: bytes as of struct mrw_args. Along rails ONESHOT and BULK stand for what is their like there. */
 struct step {
 	enum mrw_func func;
 	uint64_t bytes;
@@ -75,32 +75,81 @@ static void staged(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t
 		bytes[1] = mrw_chunk(block_bytes(a, rank), a->call.chunk_bytes, a->call.channels, channel, t - lag).bytes;
 }
 
-/* What rank sends p in one call. */
-static void predict(const struct mrw_args *a, uint32_t rank, uint32_t p, struct traffic *t)
+/* Along rails: bytes that rank stages for p in round t, first and second exchange along the rail. */
+static void railed(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t channel, uint64_t t, uint64_t chunks, uint64_t bytes[2])
 {
-	add(t, sizeof(struct mrw_greeting));
+	uint32_t func = a->call.func, lag = a->call.lag, nranks = a->nranks;
+	uint64_t first = mrw_rail_index(func, 1, t, lag), second = mrw_rail_index(func, 2, t, lag);
+	bool moves = func == MRW_FUNC_BROADCAST;
+	bytes[0] = bytes[1] = 0;
+	if (first < chunks && (!moves || hosts_of(rank, nranks) == hosts_of(a->call.root, nranks)))
+		bytes[0] = mrw_chunk(block_bytes(a, p), a->call.chunk_bytes, a->call.channels, channel, first).bytes;
+	if (second < chunks && func != MRW_FUNC_REDUCE_SCATTER && (!moves || hosts_of(p, nranks) != hosts_of(a->call.root, nranks)))
+		bytes[1] = mrw_chunk(block_bytes(a, rank), a->call.chunk_bytes, a->call.channels, channel, second).bytes;
+}
+
+/* In a ring: bytes that rank sends p in round t, unfinished and finished. blocks are ranks', ranks their positions: hosts are filled in
+ * blocks. */
+static void ringed(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t channel, uint64_t t, uint64_t chunks, uint64_t bytes[2])
+{
+	uint32_t func = a->call.func, n = a->nranks, chunk = a->call.chunk_bytes, channels = a->call.channels;
+	uint64_t set = t / (n - 1), step = t % (n - 1);
+	bytes[0] = bytes[1] = 0;
+	if (p != (rank + 1) % n)
+		return;
+	if (func == MRW_FUNC_BROADCAST) {
+		uint64_t distance = (rank + n - a->call.root) % n;
+		if (distance + 1 < n && t >= distance && t - distance < chunks)
+			bytes[0] = mrw_chunk(a->bytes, chunk, channels, channel, t - distance).bytes;
+		return;
+	}
+	uint64_t gathered = func == MRW_FUNC_ALL_REDUCE ? set - 1 : set; /* wraps: none */
+	if (func != MRW_FUNC_ALL_GATHER && set < chunks)
+		bytes[0] = mrw_chunk(block_bytes(a, (uint32_t)(rank + 2 * n - 1 - step) % n), chunk, channels, channel, set).bytes;
+	if (func != MRW_FUNC_REDUCE_SCATTER && gathered < chunks)
+		bytes[1] = mrw_chunk(block_bytes(a, (uint32_t)(rank + n - step) % n), chunk, channels, channel, gathered).bytes;
+}
+
+/* Packets that rank sends p on channel, in all exchanges. */
+static void predict_packets(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t channel, struct traffic *t)
+{
+	bool whole = mrw_has_shares(a->call.func) && a->call.algo == MRW_ALGO_ONESHOT;
+	bool moves = a->call.func == MRW_FUNC_ALL_GATHER || a->call.func == MRW_FUNC_BROADCAST;
+	if (moves || whole || a->call.algo == MRW_ALGO_RAILSHOT) {
+		if (!mrw_has_root(a->call.func) || a->call.root == (a->call.func == MRW_FUNC_BROADCAST ? rank : p))
+			add_packets(t, a, channel, a->bytes);
+		return;
+	}
+	add_packets(t, a, channel, block_bytes(a, p));
+	if (a->call.algo == MRW_ALGO_TWOSHOT)
+		add_packets(t, a, channel, block_bytes(a, rank));
+}
+
+/* What rank sends p in one call, over each of its NICs. */
+static void predict(const struct mrw_args *a, uint32_t rank, uint32_t p, struct traffic *nics)
+{
+	bool rails = a->call.algo == MRW_ALGO_RAILSHOT || a->call.algo == MRW_ALGO_RAIL, ring = a->call.algo == MRW_ALGO_RING;
+	add(&nics[0], sizeof(struct mrw_greeting));
+	if (a->call.func == MRW_FUNC_BARRIER && rails)
+		add(&nics[0], sizeof(struct mrw_packet));
+	for (uint32_t i = 0; a->call.func == MRW_FUNC_BARRIER && ring && i < a->nranks / 2; i++)
+		add(&nics[0], 8);
 	if (a->call.func == MRW_FUNC_BARRIER || a->call.count == 0)
 		return;
 	for (uint32_t c = 0; c < a->call.channels; c++) {
-		bool whole = mrw_has_shares(a->call.func) && a->call.algo == MRW_ALGO_ONESHOT;
-		if (a->call.algo != MRW_ALGO_BULK) {
-			bool moves = a->call.func == MRW_FUNC_ALL_GATHER || a->call.func == MRW_FUNC_BROADCAST;
-			if (moves || whole) {
-				if (!mrw_has_root(a->call.func) || a->call.root == (a->call.func == MRW_FUNC_BROADCAST ? rank : p))
-					add_packets(t, a, c, a->bytes);
-				continue;
-			}
-			add_packets(t, a, c, block_bytes(a, p));
-			if (a->call.algo == MRW_ALGO_TWOSHOT)
-				add_packets(t, a, c, block_bytes(a, rank));
+		struct traffic *t = &nics[c % a->far->nics];
+		if (a->call.algo != MRW_ALGO_BULK && a->call.algo != MRW_ALGO_RAIL && !ring) {
+			predict_packets(a, rank, p, c, t);
 			continue;
 		}
-		uint32_t exchanges = mrw_exchanges(a->call.func, a->nranks);
-		bool gathers = a->call.func == MRW_FUNC_ALL_GATHER;
+		bool gathers = a->call.func == MRW_FUNC_ALL_GATHER || (ring && a->call.func == MRW_FUNC_BROADCAST);
 		uint64_t chunks = mrw_chunks(gathers ? a->bytes : block_bytes(a, 0), a->call.chunk_bytes, a->call.channels, c);
-		for (uint64_t round = 0; round < mrw_rounds(chunks, exchanges, a->call.lag); round++) {
+		uint64_t rounds = ring    ? mrw_ring_rounds(a->call.func, chunks, a->nranks)
+				  : rails ? mrw_rail_rounds(a->call.func, chunks, a->call.lag)
+					  : mrw_rounds(chunks, mrw_exchanges(a->call.func, a->nranks), a->call.lag);
+		for (uint64_t round = 0; round < rounds; round++) {
 			uint64_t bytes[2];
-			staged(a, rank, p, c, round, chunks, bytes);
+			(ring ? ringed : rails ? railed : staged)(a, rank, p, c, round, chunks, bytes);
 			for (int f = 0; f < 2; f++)
 				if (bytes[f] > 0)
 					add(t, bytes[f]);
@@ -109,95 +158,143 @@ static void predict(const struct mrw_args *a, uint32_t rank, uint32_t p, struct 
 	}
 }
 
-/* What rank sends p when all send each other bytes: for what it sends, and for what it receives. */
-static void predict_exchange(const struct mrw_layout *l, uint64_t bytes, struct traffic *t)
+/* What rank sends p over each of its NICs when all send each other bytes, as the pair's transfer of this number: for what it sends, and for
+ * what it receives. */
+static void predict_exchange(const struct mrw_layout *l, uint64_t number, uint64_t bytes, uint32_t count, struct traffic *nics)
 {
 	uint64_t size = mrw_transfer_chunk_bytes(l, bytes);
-	add(t, sizeof(struct mrw_greeting));
-	add(t, sizeof(struct mrw_line));
-	add(t, sizeof(struct mrw_line));
+	struct traffic *home = &nics[(number & (l->lanes - 1)) % count];
+	add(&nics[0], sizeof(struct mrw_greeting));
+	add(home, sizeof(struct mrw_line));
+	add(home, sizeof(struct mrw_line));
 	if (bytes <= mrw_transfer_small(l, false)) {
 		if (bytes > 0)
-			add(t, (bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES * sizeof(struct mrw_packet));
+			add(home, (bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES * sizeof(struct mrw_packet));
 		return;
 	}
 	for (uint64_t at = 0; at < bytes; at += size) {
+		struct traffic *t = &nics[((number + at / size) & (l->lanes - 1)) % count];
 		add(t, bytes - at < size ? bytes - at : size);
 		add(t, 8); /* the count behind it */
 		add(t, 8); /* the credit for one that came */
 	}
 }
 
-/* Whether the queues took as many requests as predicted. */
-static void count(struct world_rank *self, const char *what, uint64_t bytes, uint64_t *before, struct traffic *expected, uint32_t p,
-		  const struct traffic *t)
+static int32_t algo_of(const struct world_rank *self, int32_t algo)
 {
-	const struct mrw_queue *q = self->comms[0]->args.far->peer[p].queue;
-	if (q->reserved - before[p] != t->requests)
-		world_fail(self, "%s of %llu bytes: %llu requests to rank %u, not %llu", what, (unsigned long long)bytes,
-			   (unsigned long long)(q->reserved - before[p]), p, (unsigned long long)t->requests);
-	before[p] = q->reserved;
-	expected[p].requests += t->requests;
-	expected[p].bytes += t->bytes;
+	if (world_ring(self->world))
+		return -1;
+	if (!world_rails(self->world))
+		return algo;
+	return algo == MRW_ALGO_ONESHOT ? MRW_ALGO_RAILSHOT : algo == MRW_ALGO_BULK ? MRW_ALGO_RAIL : -1;
+}
+
+/* Whether the queues to p took as many requests as predicted. before and expected are kept for each queue pair. */
+static void count(struct world_rank *self, const char *what, uint64_t bytes, uint64_t (*before)[MRW_MAX_NICS],
+		  struct traffic (*expected)[MRW_MAX_NICS], uint32_t p, const struct traffic *t)
+{
+	const struct mrw_far *far = self->comms[0]->args.far;
+	for (uint32_t n = 0; n < far->nics; n++) {
+		const struct mrw_queue *q = far->peer[p].queue[n];
+		if (q->reserved - before[p][n] != t[n].requests)
+			world_fail(self, "%s of %llu bytes: %llu requests to rank %u on NIC %u, not %llu", what, (unsigned long long)bytes,
+				   (unsigned long long)(q->reserved - before[p][n]), p, n, (unsigned long long)t[n].requests);
+		before[p][n] = q->reserved;
+		expected[p][n].requests += t[n].requests;
+		expected[p][n].bytes += t[n].bytes;
+	}
+}
+
+static bool make_call(struct world_rank *self, const struct step *s, const uint8_t *send, uint8_t *recv, uint64_t (*before)[MRW_MAX_NICS],
+		      struct traffic (*expected)[MRW_MAX_NICS])
+{
+	struct marrow_comm *comm = self->comms[0];
+	struct mrw_task task;
+	bool wide = s->func == MRW_FUNC_REDUCE_SCATTER || s->func == MRW_FUNC_ALL_GATHER;
+	mrw_comm_set_algo(comm, algo_of(self, s->algo));
+	if (s->bytes * (wide ? self->nranks : 1) > ROOM)
+		abort();
+	if (mrw_plan_call(comm, s->func, send, recv, s->bytes, MARROW_INT8, MARROW_MAX, s->root, NULL, &task) != MARROW_SUCCESS ||
+	    mrw_issue(&task) != MARROW_SUCCESS) {
+		world_fail(self, "%s: %s", mrw_func_name(s->func), mrw_error_text());
+		return false;
+	}
+	for (uint32_t p = 0; p < self->nranks; p++) {
+		struct traffic t[MRW_MAX_NICS] = {{0, 0}};
+		if (!comm->args.far->peer[p].queue[0])
+			continue;
+		predict(&task.args, self->rank, p, t);
+		count(self, mrw_func_name(s->func), s->bytes, before, expected, p, t);
+	}
+	return true;
+}
+
+static void make_exchanges(struct world_rank *self, const uint8_t *send, uint8_t *recv, uint64_t (*before)[MRW_MAX_NICS],
+			   struct traffic (*expected)[MRW_MAX_NICS])
+{
+	static const uint64_t bytes[] = {0, 1, 100, 512, 513, 100000, 1 << 20};
+	struct marrow_comm *comm = self->comms[0];
+	const struct mrw_far *far = comm->args.far;
+	for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
+		if (bytes[i] * self->nranks > ROOM)
+			abort();
+		if (marrow_all_to_all(send, recv, bytes[i], MARROW_INT8, comm, NULL) != MARROW_SUCCESS)
+			world_fail(self, "all_to_all: %s", marrow_last_error(comm));
+		for (uint32_t p = 0; p < self->nranks; p++) {
+			struct traffic t[MRW_MAX_NICS] = {{0, 0}};
+			if (!far->peer[p].queue[0])
+				continue;
+			predict_exchange(&comm->args.layout, i, bytes[i], far->nics, t);
+			count(self, "all_to_all", bytes[i], before, expected, p, t);
+		}
+	}
 }
 
 static void run(struct world_rank *self)
 {
 	struct marrow_comm *comm = self->comms[0];
-	uint8_t *send = calloc(1, BYTES * RANKS), *recv = calloc(1, BYTES * RANKS);
-	struct traffic expected[RANKS] = {{0, 0}};
-	uint64_t before[RANKS] = {0};
+	const struct mrw_far *far = comm->args.far;
+	uint8_t *send = calloc(1, ROOM), *recv = calloc(1, ROOM);
+	struct traffic expected[WORLD_MAX_RANKS][MRW_MAX_NICS] = {{{0, 0}}};
+	uint64_t before[WORLD_MAX_RANKS][MRW_MAX_NICS] = {{0}};
+	uint32_t queues = 0;
 	if (!send || !recv)
 		abort();
-	for (uint32_t p = 0; p < RANKS; p++) /* init proved the path: one chunk and a word */
-		if (comm->args.far->peer[p].queue) {
-			before[p] = comm->args.far->peer[p].queue->reserved;
-			add(&expected[p], comm->args.layout.chunk_bytes);
-			add(&expected[p], 8);
+	for (uint32_t p = 0; p < self->nranks; p++) /* init proved the path: one chunk and a word */
+		for (uint32_t n = 0; n < far->nics && far->peer[p].queue[0]; n++) {
+			before[p][n] = far->peer[p].queue[n]->reserved;
+			add(&expected[p][n], comm->args.layout.chunk_bytes);
+			add(&expected[p][n], 8);
+			queues++;
 		}
-	for (size_t i = 0; i < STEPS; i++) {
-		const struct step *s = &steps[i];
-		struct mrw_task task;
-		uint64_t blocks = s->func == MRW_FUNC_REDUCE_SCATTER ? RANKS : 1;
-		mrw_comm_set_algo(comm, s->algo);
-		if (s->bytes * blocks > (uint64_t)BYTES * RANKS)
-			abort();
-		if (mrw_plan_call(comm, s->func, send, recv, s->bytes, MARROW_INT8, MARROW_MAX, s->root, NULL, &task) != MARROW_SUCCESS ||
-		    mrw_issue(&task) != MARROW_SUCCESS) {
-			world_fail(self, "step %zu: %s", i, mrw_error_text());
-			return;
-		}
-		for (uint32_t p = 0; p < RANKS; p++) {
-			struct mrw_queue *q = comm->args.far->peer[p].queue;
-			struct traffic t = {0, 0};
-			if (!q)
-				continue;
-			predict(&task.args, self->rank, p, &t);
-			count(self, mrw_func_name(s->func), s->bytes, before, expected, p, &t);
-		}
+	uint32_t hosts = hosts_count(self->nranks), per_host = self->nranks / hosts;
+	uint32_t peers = world_rails(self->world) ? hosts - 1 : self->nranks - per_host;
+	if (world_ring(self->world)) {
+		uint32_t ranks = self->nranks, mine = hosts_of(self->rank, ranks), right = (self->rank + 1) % ranks, left = (self->rank + ranks - 1) % ranks;
+		peers = (hosts_of(right, ranks) != mine ? 1u : 0u) + (hosts_of(left, ranks) != mine ? 1u : 0u);
 	}
-	static const uint64_t exchanges[] = {0, 1, 100, 512, 513, 100000, 1 << 20};
-	for (size_t i = 0; i < sizeof exchanges / sizeof exchanges[0]; i++) {
-		struct traffic t = {0, 0};
-		if (marrow_all_to_all(send, recv, exchanges[i], MARROW_INT8, comm, NULL) != MARROW_SUCCESS)
-			world_fail(self, "all_to_all: %s", marrow_last_error(comm));
-		predict_exchange(&comm->args.layout, exchanges[i], &t);
-		for (uint32_t p = 0; p < RANKS; p++)
-			if (comm->args.far->peer[p].queue)
-				count(self, "all_to_all", exchanges[i], before, expected, p, &t);
-	}
-	for (uint32_t p = 0; p < RANKS; p++)
-		if (comm->args.far->peer[p].queue)
-			printf("expect %u %llu %llu\n", comm->args.far->peer[p].queue->qpn, (unsigned long long)expected[p].requests,
-			       (unsigned long long)expected[p].bytes);
+	struct marrow_comm_properties properties = {.size = sizeof properties};
+	if (queues != peers * far->nics || marrow_comm_get_properties(comm, &properties) != MARROW_SUCCESS || properties.queue_pairs != queues)
+		world_fail(self, "%u queue pairs to %u peers, %u reported", queues, peers, properties.queue_pairs);
+	for (size_t i = 0; i < STEPS && !self->failed; i++)
+		if (steps[i].func != MRW_FUNC_REDUCE || !world_sparse(self->world))
+			(void)make_call(self, &steps[i], send, recv, before, expected);
+	if (!world_sparse(self->world) && !self->failed)
+		make_exchanges(self, send, recv, before, expected);
+	for (uint32_t p = 0; p < self->nranks; p++)
+		for (uint32_t n = 0; n < far->nics && far->peer[p].queue[0]; n++)
+			printf("expect %u %llu %llu\n", far->peer[p].queue[n]->qpn, (unsigned long long)expected[p][n].requests,
+			       (unsigned long long)expected[p][n].bytes);
 	free(send);
 	free(recv);
 }
 
-int main(void)
+int main(int argc, char **v)
 {
-	struct world w = {.target = MARROW_TARGET_HOST, .nranks = RANKS, .ncomms = 1};
-	if (hosts_count(RANKS) < 2) {
+	struct world w = {.target = MARROW_TARGET_HOST, .nranks = argc > 1 ? (uint32_t)atoi(v[1]) : 4, .ncomms = 1, .algo = argc > 2 ? v[2] : NULL};
+	if (w.nranks < 4 || w.nranks > WORLD_MAX_RANKS)
+		return 2;
+	if (hosts_count(w.nranks) < 2) {
 		printf("skipped: wants MARROW_TEST_HOSTS under marrow-softnic\n");
 		return 77;
 	}

@@ -133,18 +133,24 @@ static void check_image(const uint8_t *image, const void *base)
 	const struct mrw_far *far = (const struct mrw_far *)(const void *)image;
 	const struct mrw_queue *queues = (const struct mrw_queue *)(const void *)(image + (sizeof *far + 63) / 64 * 64);
 	uint32_t peers = 0;
+	uint32_t seen = 0;
 	for (uint32_t r = 0; r < RANKS; r++) {
-		const struct mrw_queue *q = &queues[r];
-		if (!far->peer[r].queue)
+		if (!far->peer[r].queue[0])
 			continue;
+		const struct mrw_queue *q = (const struct mrw_queue *)(const void *)(image + ((const uint8_t *)far->peer[r].queue[0] - (const uint8_t *)base));
+		uint64_t number = (uint64_t)(q - queues);
+		EXPECT(number < RANKS - 1 && &queues[number] == q && !(seen >> number & 1));
+		if (number >= RANKS - 1)
+			return;
 		peers++;
-		EXPECT((const uint8_t *)far->peer[r].queue - (const uint8_t *)base == (const uint8_t *)q - image);
+		seen |= 1u << number;
+		EXPECT(!far->peer[r].queue[1] && far->nics == 1 && far->peer[r].path == MRW_PATH_FAR);
 		EXPECT((uint64_t)(uintptr_t)q->sq > FAR_AWAY && (uint64_t)(uintptr_t)q->sq % 4096 == 0);
 		EXPECT((uint64_t)(uintptr_t)q->record > FAR_AWAY && (uint64_t)(uintptr_t)q->record % 8 == 4);
 		EXPECT((uint64_t)(uintptr_t)q->cq > FAR_AWAY && (uint64_t)(uintptr_t)q->cq_record > FAR_AWAY);
 		EXPECT((uint64_t)(uintptr_t)q->doorbell > FAR_AWAY && (uint64_t)(uintptr_t)q->doorbell % 4096 >= 0x800);
 		EXPECT(q->slots >= 16 && q->cq_slots >= q->slots && q->peer == r && q->reserved == 0);
-		EXPECT(far->lkey != 0 && far->peer[r].rkey != 0 && far->peer[r].arena != 0 && far->arena != 0);
+		EXPECT(far->lkey[0] != 0 && far->peer[r].rkey[0] != 0 && far->peer[r].arena != 0 && far->arena != 0);
 	}
 	EXPECT(peers == RANKS - 1);
 	add(&t.images, 1);

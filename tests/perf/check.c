@@ -117,8 +117,10 @@ static void expect(struct perf_worker *worker, const struct perf_test *test)
 	size_t period = least(length, PERIOD), vectors = vectors_of(run);
 	size_t total = period * vectors, threads = run->launched ? 1 : run->options.threads;
 	size_t from = total * worker->thread / threads, to = total * (worker->thread + 1) / threads;
-	size_t block = least(SCRATCH_BYTES / 8 / (run->nranks + 1), 2048);
+	size_t block = least(SCRATCH_BYTES / 8 / (2 * run->nranks + 1), 2048);
 	const void *inputs[MAX_RANKS];
+	void *partial[MAX_RANKS];
+	uint32_t host[MAX_RANKS], a_host = run->libraries[0].ranks_a_host(worker->ranks[0].comms[0]);
 	unsigned char scalars[MAX_RANKS * 8], *scratch = worker->scratch;
 	enum marrow_op op = test->op == PERF_PREMULSUM ? MARROW_OP_DYNAMIC : (enum marrow_op)test->op;
 
@@ -128,6 +130,8 @@ static void expect(struct perf_worker *worker, const struct perf_test *test)
 	}
 	for (uint32_t r = 0; r < run->nranks; r++) {
 		inputs[r] = scratch + r * block * bytes;
+		partial[r] = scratch + (run->nranks + r) * block * bytes;
+		host[r] = a_host ? r / a_host : 0; /* ranks fill hosts in blocks */
 		fill_scalar(scalars + r * bytes, test->type, run->options.seed, r);
 	}
 	for (size_t at = from, n; at < to; at += n) {
@@ -141,7 +145,10 @@ static void expect(struct perf_worker *worker, const struct perf_test *test)
 		}
 		for (uint32_t r = 0; r < run->nranks; r++)
 			fill_random_at(scratch + r * block * bytes, test->type, at, n, seed_of(worker), r, style_of(worker));
-		reference_all_reduce(expected->elements + at * bytes, inputs, run->nranks, n, test->type, op, scalars);
+		if (a_host)
+			reference_rails(expected->elements + at * bytes, partial, inputs, run->nranks, host, n, test->type, op, scalars);
+		else
+			reference_all_reduce(expected->elements + at * bytes, inputs, run->nranks, n, test->type, op, scalars);
 	}
 }
 

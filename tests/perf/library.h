@@ -32,6 +32,8 @@ struct perf_library {
 	bool (*call)(const struct perf_call *call);
 	bool (*make_premulsum)(int *op, void *scalar, enum marrow_type type, void *comm);
 	void (*drop_op)(int op, void *comm);
+	/* Ranks of each host if sums are made host by host (<marrow/types.h>), 0: in rank order. */
+	uint32_t (*ranks_a_host)(void *comm);
 	bool (*healthy)(void *comm);
 	void (*abort)(void *comm); /* destroys too */
 	void (*destroy)(void *comm);

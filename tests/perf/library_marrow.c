@@ -102,6 +102,12 @@ static void drop_op(int op, void *comm)
 	good(marrow_op_destroy((enum marrow_op)op, comm), "marrow_op_destroy", comm);
 }
 
+static uint32_t ranks_a_host(void *comm)
+{
+	struct marrow_comm_properties p = {.size = sizeof p};
+	return good(marrow_comm_get_properties(comm, &p), "marrow_comm_get_properties", comm) && p.rails ? p.ranks_on_host : 0;
+}
+
 static bool healthy(void *comm)
 {
 	enum marrow_status error = MARROW_SUCCESS;
@@ -125,5 +131,5 @@ void library_open_marrow(struct perf_library *library, enum marrow_target target
 	config.target = target;
 	config.timeout_ms = (uint64_t)timeout_s * 1000;
 	*library = (struct perf_library){ "marrow", make_id, init_rank, group_start, group_end, call, make_premulsum, drop_op,
-					  healthy, abort_comm, destroy };
+					  ranks_a_host, healthy, abort_comm, destroy };
 }

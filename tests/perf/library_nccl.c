@@ -134,6 +134,12 @@ static void drop_op(int op, void *comm)
 	good(nccl.op_destroy(op, comm), "ncclRedOpDestroy");
 }
 
+static uint32_t ranks_a_host(void *comm)
+{
+	(void)comm;
+	return 0;
+}
+
 static bool healthy(void *comm)
 {
 	int error = NCCL_SUCCESS;
@@ -183,7 +189,7 @@ bool library_open_nccl(struct perf_library *library, const char *path)
 	if (!good(nccl.get_version(&version), "ncclGetVersion"))
 		return false;
 	*library = (struct perf_library){ "", make_id, init_rank, group_start, group_end, call, make_premulsum, drop_op,
-					  healthy, abort_comm, destroy };
+					  ranks_a_host, healthy, abort_comm, destroy };
 	/* 2.8 and before: XYZZ, later XYYZZ. */
 	major = version >= 10000 ? version / 10000 : version / 1000;
 	snprintf(library->name, sizeof library->name, "nccl %d.%d.%d", major,

@@ -1,5 +1,6 @@
 #include "support/call.h"
 #include "support/device_memory.h"
+#include "support/hosts.h"
 
 #include "comm.h"
 
@@ -33,6 +34,9 @@ int call_buffers_make(struct world_rank *self, struct call_buffers *b, size_t ro
 	b->expected = malloc(room);
 	for (uint32_t r = 0; r < self->nranks; r++)
 		b->inputs[r] = malloc(room);
+	bool partial = world_rails(self->world) || world_ring(self->world);
+	for (uint32_t h = 0; partial && h < hosts_count(self->nranks); h++)
+		b->partial[h] = malloc(room);
 	if (on_cuda(self)) {
 		if (device_alloc(&memory, total(b)) != 0 || device_alloc(&scalar, 8) != 0) {
 			world_fail(self, "cannot allocate: %s", device_error());
@@ -62,6 +66,8 @@ void call_buffers_free(struct world_rank *self, struct call_buffers *b)
 	free(b->expected);
 	for (uint32_t r = 0; r < self->nranks; r++)
 		free(b->inputs[r]);
+	for (uint32_t h = 0; h < WORLD_MAX_RANKS; h++)
+		free(b->partial[h]);
 }
 
 enum mrw_func call_func(uint32_t index)
@@ -128,7 +134,7 @@ static size_t recv_bytes(const struct world_rank *self, const struct call *call)
 
 static bool is_in_place(const struct world_rank *self, const struct call *call)
 {
-	return !exchanges(call) && (call->in_place >> self->rank & 1);
+	return !exchanges(call) && (call->in_place >> self->rank % 16 & 1);
 }
 
 /* Where this rank's buffers lie within its areas. */
@@ -139,7 +145,7 @@ static void place(const struct world_rank *self, const struct call *call, struct
 	b->used = ((sent > received ? sent : received) + 63) / 64 * 64;
 	if (b->used > b->room)
 		abort(); /* a call too large for its buffers */
-	uint32_t how = call->misaligned >> 2 * self->rank & 3;
+	uint32_t how = call->misaligned >> 2 * (self->rank % 16) & 3;
 	size_t send_off = how == 1 ? elem : how == 2 ? 1 : 0, recv_off = how == 3 ? elem : send_off;
 	b->send = b->memory + GUARD + send_off;
 	b->recv = b->memory + GUARD + area(b) + GUARD + recv_off;
@@ -269,6 +275,35 @@ void call_issue(struct world_rank *self, struct call_buffers *b, const struct ca
 		world_fail(self, "call: %s", marrow_last_error(self->comms[call->comm]));
 }
 
+/* The order of a ring: host by host; the sum of a rank's block begins behind that rank and ends with it. */
+static void expect_ring(struct world_rank *self, struct call_buffers *b, const struct call *call, const void *const *inputs,
+			const uint8_t *scalars)
+{
+	size_t elem = reference_type_bytes(call->type), bytes = call->count * elem;
+	size_t share = ((bytes + 15) / 16 + self->nranks - 1) / self->nranks * 16;
+	uint32_t ring[WORLD_MAX_RANKS], n = 0;
+	for (uint32_t h = 0; h < hosts_count(self->nranks); h++)
+		for (uint32_t r = 0; r < self->nranks; r++)
+			if (hosts_of(r, self->nranks) == h)
+				ring[n++] = r;
+	for (uint32_t i = 0; i < n; i++) { /* the block of ring[i] */
+		const void *in[WORLD_MAX_RANKS], *factors[WORLD_MAX_RANKS];
+		size_t from = share * ring[i] < bytes ? share * ring[i] : bytes, size = bytes - from < share ? bytes - from : share;
+		if (call->func == MRW_FUNC_REDUCE_SCATTER) {
+			from = 0;
+			size = ring[i] == self->rank ? bytes : 0;
+		}
+		for (uint32_t k = 0; k < n; k++) {
+			uint32_t r = ring[(i + 1 + k) % n];
+			in[k] = (const uint8_t *)inputs[r] + from;
+			factors[k] = scalars + r * elem;
+		}
+		if (size > 0)
+			reference_ring(b->expected + from, b->partial[0], b->partial[1], in, n, size / elem, call->type,
+				       call->op >= 5 ? MARROW_OP_DYNAMIC : (enum marrow_op)call->op, factors);
+	}
+}
+
 /* What recv must hold. */
 static void expect(struct world_rank *self, struct call_buffers *b, const struct call *call)
 {
@@ -310,8 +345,19 @@ static void expect(struct world_rank *self, struct call_buffers *b, const struct
 		inputs[r] = b->inputs[r];
 		fill_scalar(scalars + r * elem, call->type, call->seed, r);
 	}
-	reference_all_reduce(b->expected, inputs, self->nranks, count, call->type,
-			     call->op >= 5 ? MARROW_OP_DYNAMIC : (enum marrow_op)call->op, scalars);
+	enum marrow_op op = call->op >= 5 ? MARROW_OP_DYNAMIC : (enum marrow_op)call->op;
+	if (world_ring(self->world)) {
+		expect_ring(self, b, call, inputs, scalars);
+		return;
+	}
+	if (!world_rails(self->world)) {
+		reference_all_reduce(b->expected, inputs, self->nranks, count, call->type, op, scalars);
+		return;
+	}
+	uint32_t host[WORLD_MAX_RANKS];
+	for (uint32_t r = 0; r < self->nranks; r++)
+		host[r] = hosts_of(r, self->nranks);
+	reference_rails(b->expected, b->partial, inputs, self->nranks, host, count, call->type, op, scalars);
 }
 
 static bool guarded(const struct call_buffers *b, const uint8_t *from, const uint8_t *to)

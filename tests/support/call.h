@@ -20,8 +20,8 @@ struct call {
 	uint32_t root;
 	uint32_t channels;        /* 0: the library's choice */
 	int32_t algo;             /* enum mrw_algo, -1: the library's choice */
-	uint32_t in_place;        /* bit r: rank r works in place */
-	uint32_t misaligned;      /* 2 bits a rank: 0 none, 1: one element off, 2: one byte off, 3: send and recv differ */
+	uint32_t in_place;        /* bit r modulo 16: rank r works in place */
+	uint32_t misaligned;      /* 2 bits a rank (modulo 16): 0 none, 1: one element off, 2: one byte off, 3: send and recv differ */
 	enum fill_style style;
 	uint64_t seed;            /* of the data */
 	uint32_t comm, stream;
@@ -37,6 +37,7 @@ struct call_buffers {
 	uint8_t *scalar;          /* 8 bytes of target memory */
 	uint8_t *expected;        /* host: room bytes */
 	uint8_t *inputs[WORLD_MAX_RANKS]; /* host: room bytes each */
+	void *partial[WORLD_MAX_RANKS];   /* along rails: for each host */
 	enum marrow_op dynamic;   /* premulsum of the call in progress */
 	uint8_t *send, *recv;     /* of the call in progress */
 };

@@ -1,6 +1,6 @@
 /* hosts.h - tests whose ranks are on several emulated hosts: with MARROW_TEST_HOSTS=H (and MARROW_TEST_NICS=N, default 1) ranks fill hosts
  * "host0", "host1", ... in blocks, and mlx5_0 ... mlx5_(N-1) are host0's NICs, as `marrow-softnic run --hosts H --nics N` names them
- * for a single process. Without them all ranks are on this host. */
+ * for a single process. MARROW_TEST_ORDER=cyclic: rank r is on host r modulo H. Without them all ranks are on this host. */
 #ifndef TEST_HOSTS_H
 #define TEST_HOSTS_H
 

@@ -199,7 +199,7 @@ static uint64_t combine_integer(uint64_t result, uint64_t x, enum marrow_type ty
 }
 
 static void reduce_integers(unsigned char *out, const void *const *inputs, uint32_t nranks, size_t first, size_t count,
-			    enum marrow_type type, enum marrow_op op, const unsigned char *scalars)
+			    enum marrow_type type, enum marrow_op op, const unsigned char *scalars, uint32_t divisor)
 {
 	size_t bytes = reference_type_bytes(type);
 
@@ -213,7 +213,7 @@ static void reduce_integers(unsigned char *out, const void *const *inputs, uint3
 		}
 		result = narrow(result, type);
 		if (op == MARROW_AVG)
-			result = is_signed(type) ? (uint64_t)((int64_t)result / (int64_t)nranks) : result / nranks;
+			result = is_signed(type) ? (uint64_t)((int64_t)result / (int64_t)divisor) : result / divisor;
 		for (size_t b = 0; b < bytes; b++)
 			out[i * bytes + b] = (unsigned char)(result >> 8 * b);
 	}
@@ -265,7 +265,7 @@ static void store_floats(unsigned char *to, const float *from, size_t count, enu
 }
 
 static void reduce_floats(unsigned char *out, const void *const *inputs, uint32_t nranks, size_t first, size_t count,
-			  enum marrow_type type, enum marrow_op op, const unsigned char *scalars)
+			  enum marrow_type type, enum marrow_op op, const unsigned char *scalars, uint32_t divisor)
 {
 	size_t bytes = reference_type_bytes(type);
 	float result[BLOCK], x[BLOCK], scalar = 1;
@@ -292,12 +292,12 @@ static void reduce_floats(unsigned char *out, const void *const *inputs, uint32_
 	}
 	if (op == MARROW_AVG)
 		for (size_t i = 0; i < count; i++)
-			result[i] = result[i] / (float)nranks;
+			result[i] = result[i] / (float)divisor;
 	store_floats(out + first * bytes, result, count, type);
 }
 
 static void reduce_doubles(unsigned char *out, const void *const *inputs, uint32_t nranks, size_t first, size_t count,
-			   enum marrow_op op, const unsigned char *scalars)
+			   enum marrow_op op, const unsigned char *scalars, uint32_t divisor)
 {
 	static const uint64_t nan_bits = 0x7ff8000000000000;
 
@@ -321,21 +321,69 @@ static void reduce_doubles(unsigned char *out, const void *const *inputs, uint32
 				result = (op == MARROW_MIN ? x < result : x > result) ? x : result;
 		}
 		if (op == MARROW_AVG)
-			result = result / (double)nranks;
+			result = result / (double)divisor;
 		memcpy(out + 8 * i, isnan(result) ? (const void *)&nan_bits : (const void *)&result, sizeof result);
+	}
+}
+
+static void reduce(void *out, const void *const *inputs, uint32_t nranks, size_t count, enum marrow_type type, enum marrow_op op,
+		   const void *scalars, uint32_t divisor)
+{
+	for (size_t first = 0; first < count; first += BLOCK) {
+		size_t n = count - first < BLOCK ? count - first : BLOCK;
+		if (!reference_type_is_float(type))
+			reduce_integers(out, inputs, nranks, first, n, type, op, scalars, divisor);
+		else if (type == MARROW_FLOAT64)
+			reduce_doubles(out, inputs, nranks, first, n, op, scalars, divisor);
+		else
+			reduce_floats(out, inputs, nranks, first, n, type, op, scalars, divisor);
 	}
 }
 
 void reference_all_reduce(void *out, const void *const *inputs, uint32_t nranks, size_t count, enum marrow_type type,
 			  enum marrow_op op, const void *scalars)
 {
-	for (size_t first = 0; first < count; first += BLOCK) {
-		size_t n = count - first < BLOCK ? count - first : BLOCK;
-		if (!reference_type_is_float(type))
-			reduce_integers(out, inputs, nranks, first, n, type, op, scalars);
-		else if (type == MARROW_FLOAT64)
-			reduce_doubles(out, inputs, nranks, first, n, op, scalars);
-		else
-			reduce_floats(out, inputs, nranks, first, n, type, op, scalars);
+	reduce(out, inputs, nranks, count, type, op, scalars, nranks);
+}
+
+void reference_rails(void *out, void *const *partial, const void *const *inputs, uint32_t nranks, const uint32_t *host, size_t count,
+		     enum marrow_type type, enum marrow_op op, const void *scalars)
+{
+	size_t bytes = reference_type_bytes(type);
+	uint32_t hosts = 0;
+	for (;; hosts++) {
+		const void *mine[64];
+		unsigned char factors[64 * 8];
+		uint32_t n = 0;
+		for (uint32_t r = 0; r < nranks; r++)
+			if (host[r] == hosts) {
+				mine[n] = inputs[r];
+				if (op >= MARROW_OP_DYNAMIC)
+					memcpy(factors + n * bytes, (const unsigned char *)scalars + r * bytes, bytes);
+				n++;
+			}
+		if (n == 0)
+			break;
+		reduce(partial[hosts], mine, n, count, type, op == MARROW_AVG ? MARROW_SUM : op, factors, 1);
 	}
+	reduce(out, (const void *const *)partial, hosts, count, type, op >= MARROW_OP_DYNAMIC ? MARROW_SUM : op, NULL, nranks);
+}
+
+void reference_ring(void *out, void *partial, void *scaled, const void *const *inputs, uint32_t nranks, size_t count, enum marrow_type type,
+		    enum marrow_op op, const void *const *scalars)
+{
+	enum marrow_op each = op == MARROW_AVG || op >= MARROW_OP_DYNAMIC ? MARROW_SUM : op;
+	for (uint32_t r = 0; r < nranks; r++) {
+		const void *x = inputs[r];
+		if (op >= MARROW_OP_DYNAMIC) {
+			reduce(scaled, &x, 1, count, type, op, scalars[r], 1);
+			x = scaled;
+		}
+		const void *pair[] = {partial, x};
+		if (r == 0)
+			memcpy(partial, x, count * reference_type_bytes(type)); /* as it is: an infinity that the type would not round to */
+		else
+			reduce(partial, pair, 2, count, type, r + 1 == nranks ? (op == MARROW_AVG ? op : each) : each, NULL, nranks);
+	}
+	memcpy(out, partial, count * reference_type_bytes(type));
 }

@@ -35,6 +35,16 @@ uint16_t reference_f32_to_bf16(float value);
 void reference_all_reduce(void *out, const void *const *inputs, uint32_t nranks, size_t count, enum marrow_type type,
 			  enum marrow_op op, const void *scalars);
 
+/* The order along rails: the same over the ranks of each host, rounded to the type, then over the hosts' results. host: of each rank, numbered
+ * from 0 by first ranks. partial: room for count elements for each host. */
+void reference_rails(void *out, void *const *partial, const void *const *inputs, uint32_t nranks, const uint32_t *host, size_t count,
+		     enum marrow_type type, enum marrow_op op, const void *scalars);
+
+/* One block in a ring: in the order of inputs, rounded to the type after each; the average divides last. partial, scaled: room for count
+ * elements. scalars[r]: of inputs[r], with MARROW_OP_DYNAMIC. */
+void reference_ring(void *out, void *partial, void *scaled, const void *const *inputs, uint32_t nranks, size_t count, enum marrow_type type,
+		    enum marrow_op op, const void *const *scalars);
+
 enum fill_style {
 	FILL_MIXED,  /* random mantissas and signs; exponents spread over 2^+-12 (f32, bf16), 2^+-8 (f16, f8e5m2), 2^+-4 (f8e4m3),
 			2^+-24 (f64) */

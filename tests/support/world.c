@@ -50,6 +50,31 @@ uint64_t world_seed(void)
 	return seed;
 }
 
+/* Whether the world's communicators are asked to use one of the names. */
+static bool asks(const struct world *world, const char *name, const char *other)
+{
+	const char *algo = world->algo ? world->algo : getenv("MARROW_ALGO");
+	return algo && (strcmp(algo, name) == 0 || strcmp(algo, other) == 0);
+}
+
+bool world_ring(const struct world *world)
+{
+	return world->target == MARROW_TARGET_HOST && hosts_count(world->nranks) > 1 && asks(world, "ring", "ring");
+}
+
+bool world_rails(const struct world *world)
+{
+	uint32_t hosts = world->target == MARROW_TARGET_HOST ? hosts_count(world->nranks) : 1;
+	bool direct = asks(world, "oneshot", "twoshot") || asks(world, "bulk", "lines");
+	return hosts > 1 && world->nranks % hosts == 0 && world->nranks > hosts && !direct && !world_ring(world) &&
+	       (world->nranks > 16 || asks(world, "rail", "railshot"));
+}
+
+bool world_sparse(const struct world *world)
+{
+	return world_rails(world) || world_ring(world);
+}
+
 int world_gpus(const char **why)
 {
 	int n = device_count();
@@ -71,6 +96,7 @@ static void *run_rank(void *p)
 	struct marrow_config config = MARROW_CONFIG_INIT;
 	config.target = w->target;
 	config.max_ctas = w->max_ctas;
+	config.algo = w->algo;
 	config.timeout_ms = w->timeout_ms ? w->timeout_ms : 60000;
 	struct hosts_place place;
 	hosts_place(&place, self->rank, self->nranks, &config);

@@ -5,7 +5,7 @@
 #include <marrow/marrow.h>
 #include <stdbool.h>
 
-enum { WORLD_MAX_RANKS = 16, WORLD_MAX_COMMS = 4, WORLD_STREAMS = 2 };
+enum { WORLD_MAX_RANKS = 64, WORLD_MAX_COMMS = 4, WORLD_STREAMS = 2 };
 
 struct world {
 	enum marrow_target target;
@@ -14,6 +14,7 @@ struct world {
 	uint32_t team_size;         /* host target: threads a team */
 	bool parallel_channels;     /* host target: channels side by side */
 	uint32_t max_ctas;          /* 0: default */
+	const char *algo;           /* config.algo; NULL: none */
 	uint64_t timeout_ms;        /* 0: 60 s */
 	bool set_seq;               /* start all channels at seq and round */
 	uint32_t seq;
@@ -32,6 +33,13 @@ struct world_rank {
 /* Starts the ranks (rank r on CUDA device r modulo their number; on hosts as hosts.h says), builds communicators, runs body in each, takes everything
  * down. Returns the number of ranks that failed; their words are on stderr. */
 int world_run(const struct world *world, void (*body)(struct world_rank *self));
+/* True if communicators of this world are along rails: several hosts with as many ranks each, more than one; and more than 16 ranks, or asked
+ * for by algo or MARROW_ALGO. */
+bool world_rails(const struct world *world);
+/* True if they are in a ring. */
+bool world_ring(const struct world *world);
+/* True if not every rank reaches every other one: then only the first five functions of enum mrw_func are possible. */
+bool world_sparse(const struct world *world);
 /* Marks the rank as failed and prints "rank R: ...". */
 void world_fail(struct world_rank *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Seed of this run: MARROW_TEST_SEED, else the clock; printed once. */

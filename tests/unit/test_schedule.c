@@ -228,7 +228,7 @@ static void transfers_are_covered_by_lanes(void **state)
 	(void)state;
 	static const uint64_t numbers[] = {0, 1, 2, 3, 31, 32, 33, (1ull << 32) - 1, 1ull << 32, UINT64_MAX};
 	static const uint64_t more[] = {1 << 20, (1 << 20) + 1, 3000001, 48 << 10, (48 << 10) + 1, (1 << 26) - 3};
-	for (uint32_t n = 2; n <= MRW_MAX_RANKS; n++)
+	for (uint32_t n = 2; n <= MRW_MAX_NEAR; n++)
 		for (uint32_t channels = 1; channels <= 64; channels += channels < 4 ? 1 : 12) {
 			struct mrw_layout l = mrw_layout_make(n, channels, MRW_STAGING_BUDGET);
 			for (size_t k = 0; k < COUNT(numbers); k++) {

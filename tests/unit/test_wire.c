@@ -28,64 +28,85 @@ static void take(const struct mrw_layout *l, uint64_t offset, uint64_t bytes)
 	}
 }
 
-static uint32_t packet_formats(const struct mrw_layout *l)
-{
-	return l->nranks > 2 ? MRW_FORMATS : 1;
-}
-
-/* Every region that somebody may write in owner's arena, taken once. */
-static void take_all(const struct mrw_layout *l, uint32_t owner)
+/* Every region that somebody may write in an arena, taken once. */
+static void take_all(const struct mrw_layout *l)
 {
 	uint8_t *arena = (uint8_t *)(uintptr_t)(1u << 30); /* an address to count from */
 	memset(taken, 0, l->bytes / GRAIN);
-	take(l, 0, (sizeof(struct mrw_control) + GRAIN - 1) / GRAIN * GRAIN);
-	for (uint32_t c = 0; c < l->channels; c++) {
-		for (uint32_t w = 0; w < l->nranks; w++) {
-			if (w == owner)
-				continue;
-			for (uint32_t f = 0; f < packet_formats(l); f++)
+	take(l, 0, l->packets_offset[0] < l->near_packets_offset[0] ? l->packets_offset[0] : l->near_packets_offset[0]);
+	for (uint32_t c = 0; c < l->channels; c++)
+		for (uint32_t slot = 0; slot < l->slots; slot++) {
+			for (uint32_t f = 0; f < l->packet_formats; f++)
 				for (uint32_t parity = 0; parity < 2; parity++)
-					take(l, (uint64_t)((uint8_t *)mrw_packets_at(l, arena, f, c, owner, w, parity) - arena),
-					     l->units * sizeof(struct mrw_packet));
+					take(l, mrw_packets_offset(l, f, c, slot, parity), l->units * sizeof(struct mrw_packet));
 			for (uint32_t parity = 0; parity < 2 && l->lines > 0; parity++)
-				take(l, (uint64_t)(mrw_line_at(l, arena, c, owner, w, parity, 0) - arena), l->lines * MRW_LINE_BYTES);
+				take(l, (uint64_t)(mrw_line_at(l, arena, c, slot, parity, 0) - arena), l->lines * MRW_LINE_BYTES);
 			for (uint32_t f = 0; f < MRW_FORMATS; f++)
 				for (uint64_t round = 0; round < MRW_ROUND_SLOTS; round++)
-					take(l, (uint64_t)(mrw_staging_at(l, arena, f, c, owner, w, round) - arena), l->chunk_bytes);
+					take(l, mrw_staging_offset(l, f, c, slot, round), (slot < l->near_slots ? l->cells : 1) * l->chunk_bytes);
 		}
-	}
 	for (uint32_t k = 0; k < l->lanes; k++)
-		for (uint32_t p = 0; p < l->nranks; p++) {
-			if (p == owner)
-				continue;
+		for (uint32_t slot = 0; slot < l->slots; slot++) {
 			for (uint32_t way = 0; way < MRW_WAYS; way++)
-				take(l, mrw_lane_offset(l, (enum mrw_way)way, k, owner, p), sizeof(struct mrw_lane));
+				take(l, mrw_lane_offset(l, (enum mrw_way)way, k, slot), sizeof(struct mrw_lane));
 			for (uint32_t parity = 0; parity < 2; parity++)
-				take(l, mrw_lane_packets_offset(l, k, owner, p, parity), l->lane_units * sizeof(struct mrw_packet));
+				take(l, mrw_lane_packets_offset(l, k, slot, parity), l->lane_units * sizeof(struct mrw_packet));
 			for (uint64_t chunk = 0; chunk < MRW_LANE_SLOTS; chunk++)
-				take(l, mrw_lane_chunk_offset(l, k, owner, p, chunk), l->lane_chunk_bytes);
+				take(l, mrw_lane_chunk_offset(l, k, slot, chunk), l->lane_chunk_bytes);
 		}
+}
+
+/* Words that peers write, each once; in front of packets and staging. */
+static void take_words(const struct mrw_layout *l)
+{
+	static uint8_t seen[128 << 10];
+	uint64_t end = l->packets_offset[0] < l->near_packets_offset[0] ? l->packets_offset[0] : l->near_packets_offset[0];
+	assert_true(end <= sizeof seen);
+	memset(seen, 0, sizeof seen);
+	memset(seen, 1, sizeof(struct mrw_control));
+	for (uint32_t slot = 0; slot < l->slots; slot++) {
+		for (uint32_t parity = 0; parity < 2; parity++)
+			for (uint64_t i = 0, at = mrw_heard_offset(l, slot, parity); i < sizeof(struct mrw_greeting); i++)
+				assert_int_equal(seen[at + i]++, 0);
+		for (uint32_t c = 0; c < MRW_MAX_NICS; c++)
+			for (uint64_t i = 0; i < 8; i++)
+				assert_int_equal(seen[mrw_proof_offset(l, c, slot) + i]++, 0);
+		for (uint64_t i = 0; i < 8; i++)
+			assert_int_equal(seen[mrw_stuck_offset(l, slot) + i]++, 0);
+		for (uint32_t c = 0; c < l->channels; c++) {
+			uint64_t at = mrw_round_offset(l, c, slot);
+			assert_int_equal(at % 8, 0);
+			for (uint64_t i = 0; i < 8; i++)
+				assert_int_equal(seen[at + i]++, 0);
+			/* no line with another channel's */
+			assert_true(c == 0 || at / 128 > mrw_round_offset(l, c - 1, l->slots - 1) / 128);
+			assert_true(at + 8 <= end);
+		}
+		assert_int_equal(mrw_heard_offset(l, slot, 0) % 32, 0);
+	}
 }
 
 static void regions_are_disjoint(void **state)
 {
 	(void)state;
-	for (uint32_t n = 2; n <= MRW_MAX_RANKS; n++)
+	for (uint32_t n = 2; n <= MRW_MAX_NEAR; n++)
 		for (size_t i = 0; i < COUNT(channel_counts); i++)
 			for (size_t b = 0; b < COUNT(budgets); b++) {
 				struct mrw_layout l = mrw_layout_make(n, channel_counts[i], budgets[b]);
-				take_all(&l, 0);
-				take_all(&l, n / 2);
-				take_all(&l, n - 1);
+				take_all(&l);
+				take_words(&l);
 			}
 }
 
 static void lanes_fit(const struct mrw_layout *l)
 {
+	assert_int_equal(l->lanes == 0, l->slots > MRW_MAX_LANED);
+	if (l->lanes == 0)
+		return;
 	assert_int_equal(l->lanes, 1u << l->lane_shift);
 	assert_in_range(l->lanes, 1, MRW_MAX_LANES);
-	assert_true(2 * (l->nranks - 1) * l->lanes <= 64); /* a launch keeps them as bits of a word */
-	assert_true(l->lanes == 1 || 2 * (l->nranks - 1) * l->lanes <= l->channels);
+	assert_true(2 * l->slots * l->lanes <= 64); /* a launch keeps them as bits of a word */
+	assert_true(l->lanes == 1 || 2 * l->slots * l->lanes <= l->channels);
 	assert_in_range(l->lane_units, 32, MRW_MAX_LANE_UNITS);
 	assert_in_range(l->lane_chunk_bytes, 4096, MRW_MAX_CHUNK_BYTES);
 	assert_int_equal(l->lane_chunk_bytes % 4096, 0);
@@ -94,10 +115,35 @@ static void lanes_fit(const struct mrw_layout *l)
 	assert_int_equal(l->lane_staging_offset % 16, 0);
 }
 
+/* Hosts and ranks on each, as rails are made for. */
+static const uint32_t shapes[][2] = {{2, 2}, {2, 8}, {2, 16}, {3, 2}, {4, 4}, {4, 16}, {8, 2}, {8, 8}, {16, 4}, {32, 2}};
+
+static void rails_are_disjoint(void **state)
+{
+	(void)state;
+	for (size_t k = 0; k < COUNT(shapes); k++)
+		for (uint32_t channels = 1; channels <= 8; channels++)
+			for (size_t b = 0; b < COUNT(budgets); b++) {
+				uint32_t hosts = shapes[k][0], per_host = shapes[k][1];
+				struct mrw_layout l = mrw_layout_rails(hosts, per_host, channels, budgets[b]);
+				assert_int_equal(l.slots, per_host - 1 + hosts - 1);
+				assert_int_equal(l.near_slots, per_host - 1);
+				assert_int_equal(l.cells, hosts);
+				take_all(&l);
+				take_words(&l);
+				/* what goes out has the shape of what comes in along the rail, and lies behind it */
+				uint64_t inbox_end = mrw_lane_chunk_offset(&l, l.lanes - 1, l.slots - 1, 1) + l.lane_chunk_bytes;
+				lanes_fit(&l);
+				assert_true(l.packets_offset[0] + l.outbox >= inbox_end);
+				assert_true(inbox_end + l.outbox <= l.notes_offset);
+				assert_true(l.bytes <= 29ull << 20);
+			}
+}
+
 static void sizes_fit(void **state)
 {
 	(void)state;
-	for (uint32_t n = 2; n <= MRW_MAX_RANKS; n++)
+	for (uint32_t n = 2; n <= MRW_MAX_NEAR; n++)
 		for (uint32_t c = 1; c <= MRW_MAX_CHANNELS; c++)
 			for (size_t b = 0; b < COUNT(budgets); b++) {
 				struct mrw_layout l = mrw_layout_make(n, c, budgets[b]);
@@ -110,7 +156,7 @@ static void sizes_fit(void **state)
 				assert_int_equal(l.bytes % 4096, 0);
 				/* 32 MiB less the target's own pages and records */
 				assert_true(l.bytes <= 29ull << 20);
-				assert_true(l.packets_offset[0] >= sizeof(struct mrw_control));
+				assert_true(l.packets_offset[0] >= l.rounds_offset + 8ull * c * l.counters);
 				assert_true(l.staging_offset[0] >= l.packets_offset[1]);
 				assert_int_equal(l.packets_offset[0] % sizeof(struct mrw_packet), 0);
 				lanes_fit(&l);
@@ -123,10 +169,11 @@ static void the_outbox_has_the_shape_of_the_inbox(void **state)
 	static uint8_t arena[32 << 20];
 	(void)state;
 	for (uint32_t n = 2; n <= MRW_MAX_RANKS; n++)
-		for (uint32_t c = 1; c <= MRW_MAX_CHANNELS; c++)
+		for (uint32_t c = 1; c <= (n > MRW_MAX_NEAR ? 8 : MRW_MAX_CHANNELS); c++)
 			for (size_t b = 0; b < COUNT(budgets); b++) {
 				struct mrw_layout l = mrw_layout_spanning(n, c, budgets[b]);
-				uint64_t inbox_end = mrw_lane_chunk_offset(&l, l.lanes - 1, n - 1, n - 2, 1) + l.lane_chunk_bytes;
+				uint64_t inbox_end = l.lanes > 0 ? mrw_lane_chunk_offset(&l, l.lanes - 1, n - 2, 1) + l.lane_chunk_bytes
+								 : mrw_staging_offset(&l, 1, c - 1, n - 2, 1) + l.chunk_bytes;
 				lanes_fit(&l);
 				assert_in_range(l.units, 16, MRW_MAX_UNITS);
 				assert_in_range(l.chunk_bytes, 512, MRW_MAX_CHUNK_BYTES);
@@ -134,9 +181,9 @@ static void the_outbox_has_the_shape_of_the_inbox(void **state)
 				assert_true(inbox_end + l.outbox <= l.notes_offset);
 				assert_int_equal((l.packets_offset[0] + l.outbox) % sizeof(struct mrw_packet), 0);
 				assert_true(l.bytes <= 29ull << 20);
-				const uint8_t *last = (const uint8_t *)mrw_posted_at(&l, arena, MRW_POSTED_ROUND, c - 1, 1, MRW_MAX_RANKS - 1);
+				const uint8_t *last = (const uint8_t *)mrw_posted_at(&l, arena, MRW_POSTED_ROUND, c - 1, 1, n - 2);
 				const uint8_t *first = (const uint8_t *)mrw_posted_at(&l, arena, MRW_POSTED_OPERATION, 0, 0, 0);
-				const uint8_t *note = (const uint8_t *)mrw_note_at(&l, arena, 1, c - 1, 1, MRW_MAX_RANKS - 1);
+				const uint8_t *note = (const uint8_t *)mrw_note_at(&l, arena, 1, c - 1, 1, n - 2);
 				assert_true(note + 4 <= first);
 				assert_int_equal((size_t)(first - arena) % 8, 0);
 				assert_true((uint64_t)(last - arena) + 8 <= l.bytes);
@@ -193,8 +240,7 @@ static void control_words_are_disjoint(void **state)
 		size_t bytes, alignment;
 	} parts[] = {
 		{&c.poison, sizeof c.poison, 8},   {&c.fault_claim, sizeof c.fault_claim, 8}, {&c.note_claim, sizeof c.note_claim, 8},
-		{c.channel, sizeof c.channel, 16}, {c.said, sizeof c.said, 32},               {c.heard, sizeof c.heard, 32},
-		{c.proof, sizeof c.proof, 8},      {c.rounds, sizeof c.rounds, 64},
+		{c.channel, sizeof c.channel, 16}, {c.said, sizeof c.said, 32},
 	};
 	size_t end = 0;
 	for (size_t i = 0; i < COUNT(parts); i++) {
@@ -227,6 +273,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(regions_are_disjoint),
+		cmocka_unit_test(rails_are_disjoint),
 		cmocka_unit_test(sizes_fit),
 		cmocka_unit_test(the_outbox_has_the_shape_of_the_inbox),
 		cmocka_unit_test(places_do_not_depend_on_the_call),
