@@ -18,7 +18,7 @@ int marrow_get_version(void)
 
 static bool is_handle(const struct marrow_comm *comm, uint32_t life)
 {
-	return comm && __atomic_load_n(&comm->life, __ATOMIC_ACQUIRE) == life;
+	return comm && __atomic_load_n(&comm->life, __ATOMIC_SEQ_CST) == life; /* partner: destroy, which then looks who aborts */
 }
 
 const char *marrow_last_error(const struct marrow_comm *comm)
@@ -186,7 +186,6 @@ enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct mar
 enum marrow_status mrw_comm_create(struct marrow_comm **out, uint32_t nranks, const struct marrow_unique_id *id, uint32_t rank,
 				   int32_t local_rank, const struct marrow_config *config)
 {
-	mrw_comm_sweep();
 	struct marrow_comm *comm = mrw_comm_take();
 	enum marrow_status status;
 	if (!comm)
@@ -389,14 +388,18 @@ enum marrow_status marrow_comm_destroy(struct marrow_comm *comm)
 	while (__atomic_load_n(&comm->aborting, __ATOMIC_SEQ_CST) > 0)
 		sched_yield();
 	enum marrow_status status = MARROW_SUCCESS;
+	mrw_comm_sweep(comm->device.info.ordinal);
 	if (is_handle(comm, MRW_LIFE_LIVE))
 		status = finalize(comm);
+	/* Who aborts meanwhile is waited for; who comes now finds no communicator. The handle is nobody else's before it is given back. */
+	__atomic_store_n(&comm->life, MRW_LIFE_FREE, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&comm->aborting, __ATOMIC_SEQ_CST) > 0)
+		sched_yield();
 	if (status == MARROW_TIMEOUT) {
 		mrw_log(MRW_LOG_WARN, "operations did not leave within %d ms: the communicator's memory is kept until they have", MRW_DRAIN_MS);
 		mrw_comm_defer(comm);
 		return MARROW_SUCCESS;
 	}
-	mrw_comm_sweep();
 	mrw_comm_dismantle(comm);
 	mrw_comm_give_back(comm);
 	return status;

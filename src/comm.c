@@ -70,14 +70,13 @@ void mrw_comm_defer(struct marrow_comm *comm)
 {
 	mrw_boot_close(comm->boot);
 	comm->boot = NULL;
-	__atomic_store_n(&comm->life, MRW_LIFE_FREE, __ATOMIC_RELEASE);
 	pthread_mutex_lock(&handles_lock);
 	comm->next_free = deferred;
 	deferred = comm;
 	pthread_mutex_unlock(&handles_lock);
 }
 
-void mrw_comm_sweep(void)
+void mrw_comm_sweep(int32_t device)
 {
 	struct marrow_comm *waiting, *next, *stay = NULL, **end = &stay;
 	pthread_mutex_lock(&handles_lock);
@@ -89,7 +88,7 @@ void mrw_comm_sweep(void)
 	for (struct marrow_comm *comm = waiting; comm; comm = next) {
 		next = comm->next_free;
 		comm->next_free = NULL;
-		if (comm->device.runtime->left(&comm->device)) {
+		if (comm->device.info.ordinal == device && comm->device.runtime->left(&comm->device)) {
 			mrw_log(MRW_LOG_INFO, "the operations of a destroyed communicator have left: its memory is free now");
 			mrw_comm_dismantle(comm);
 			mrw_comm_give_back(comm);
@@ -479,7 +478,7 @@ static enum marrow_status prove(struct marrow_comm *comm)
 	for (uint32_t r = 0; r < comm->nranks; r++)
 		comm->lines = comm->lines && all[r];
 	if (!comm->lines && args.layout.lines > 0 && comm->rank == 0)
-		mrw_log(MRW_LOG_WARN, "lines of %u bytes do not arrive whole between these ranks: messages from 64 KiB up go in smaller packets",
+		mrw_log(MRW_LOG_WARN, "lines of %u bytes do not arrive whole, or not in time, between these ranks: middle-sized messages take other ways",
 			MRW_LINE_BYTES);
 	return MARROW_SUCCESS;
 }
@@ -558,7 +557,9 @@ enum marrow_status mrw_comm_open(struct marrow_comm *comm)
 		return MARROW_SUCCESS;
 	MRW_TRY(mrw_choose_runtime(comm->init.target, &runtime));
 	comm->device_open = true;
-	return runtime->open(&comm->device, comm->init.device, comm->init.local_rank);
+	MRW_TRY(runtime->open(&comm->device, comm->init.device, comm->init.local_rank));
+	mrw_comm_sweep(comm->device.info.ordinal);
+	return MARROW_SUCCESS;
 }
 
 enum marrow_status mrw_comm_build(struct marrow_comm *comm)

@@ -112,9 +112,9 @@ enum marrow_status mrw_comm_open(struct marrow_comm *comm);
 enum marrow_status mrw_comm_build(struct marrow_comm *comm);
 void mrw_comm_dismantle(struct marrow_comm *comm);
 /* A destroyed communicator whose operations have not left: hangs up, and keeps its memory until they have. Then a later sweep frees it: every
- * creation and destruction of a communicator sweeps. */
+ * creation and destruction of a communicator sweeps those of its device: to free may mean to wait for the device. */
 void mrw_comm_defer(struct marrow_comm *comm);
-void mrw_comm_sweep(void);
+void mrw_comm_sweep(int32_t device);
 /* Claims the communicator for this thread in a public call; the error says why not. */
 enum marrow_status mrw_comm_enter(struct marrow_comm *comm, const char *call);
 enum marrow_status mrw_comm_leave(struct marrow_comm *comm, enum marrow_status status);

@@ -50,7 +50,7 @@ MRW_DEV_CALL bool mrw_lines_try(const struct mrw_team *team, const struct mrw_ar
 		const uint8_t *mine = mrw_line_at(&a->layout, a->arena[a->rank], 0, mrw_writer_slot(a->rank, from), 0, line);
 		uint64_t until = mrw_clock_ns() + MRW_TRIAL_NS;
 		uint32_t sent = 0, seen = 0;
-		while (sent < MRW_TRIAL_LINES || seen < MRW_TRIAL_LINES) {
+		while (!mrw_line_all(sent >= MRW_TRIAL_LINES && seen >= MRW_TRIAL_LINES)) { /* lanes go together */
 			if (sent < MRW_TRIAL_LINES)
 				mrw_line_try_store(theirs, lane, ++sent);
 			uint32_t now = mrw_line_try_load(mine, lane, &torn);

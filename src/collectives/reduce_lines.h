@@ -10,7 +10,7 @@
 #include "device/line.h"
 
 /* Lines a thread keeps in flight. */
-#define MRW_LINE_BATCH (!MRW_ON_CUDA || MRW_ELEM_BYTES == 1 ? 1u : MRW_ELEM_BYTES == 2 ? 2u : 2u)
+#define MRW_LINE_BATCH (!MRW_ON_CUDA || MRW_ELEM_BYTES == 1 ? 1u : 2u)
 
 /* One thread's walk over its channel's lines. */
 struct mrw_line_walk {

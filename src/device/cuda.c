@@ -361,9 +361,10 @@ static enum marrow_status cuda_finish(struct mrw_device *d, bool (*poll)(void *a
 static bool cuda_left(struct mrw_device *d)
 {
 	int previous = mrw_cuda_enter(d);
-	bool left = cudaEventQuery((cudaEvent_t)d->event) == cudaSuccess;
-	if (!left)
+	cudaError_t error = cudaEventQuery((cudaEvent_t)d->event);
+	if (error != cudaSuccess)
 		(void)cudaGetLastError();
+	bool left = error != cudaErrorNotReady; /* a device that failed runs nothing any more */
 	mrw_cuda_leave(previous);
 	return left;
 }

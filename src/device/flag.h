@@ -1,6 +1,6 @@
 /* flag.h - waiting for others. Every wait of an operation ends in a loop here or in send.h: polls relaxed, takes the slow path every 64 polls, and
- * ends by data, by deadline, by mismatch, by abort or by poison. (Small all-reduces poll by themselves for a bounded moment first:
- * reduce_packets.h.)
+ * ends by data, by deadline, by mismatch, by abort or by poison. (Small and middle all-reduces poll by themselves for a bounded moment first:
+ * reduce_quick.h, reduce_lines.h.)
  *
  * A wait that returns false means: leave. The team agrees on it at its next mrw_team_any(). */
 #ifndef MRW_FLAG_H

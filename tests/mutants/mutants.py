@@ -177,7 +177,7 @@ MUTANTS = [
     Mutant("poison is not looked for at the begin", [(OPERATION, "if (poison != 0) {", "if (poison == 1) {")], ["abort", "first fault"]),
 
     # Transfers.
-    Mutant("lines have one parity", [(TRANSFER, "lane->heard[number >> l->lane_shift & 1].unit", "lane->heard[number >> l->lane_shift & 0].unit"),
+    Mutant("lines of transfers have one parity", [(TRANSFER, "lane->heard[number >> l->lane_shift & 1].unit", "lane->heard[number >> l->lane_shift & 0].unit"),
                                      (LANE, "return (uint32_t)(h->number >> m->a.layout.lane_shift) & 1;", "return (uint32_t)(h->number >> m->a.layout.lane_shift) & 0;")],
            ["exchanges"]),
     Mutant("a chunk more than there are slots", [(LANE, "mrw_stand_reached(h, h->chunks + 1 - MRW_LANE_SLOTS)", "mrw_stand_reached(h, h->chunks - MRW_LANE_SLOTS)")],

@@ -125,6 +125,12 @@ int sn_fabric_make(struct sn_fabric_mapping *mapping, const char *const *host_id
 			fprintf(stderr, "softnic: \"%s\" cannot be the id of an emulated host\n", id);
 			return -1;
 		}
+		for (uint32_t other = 0; other < i; other++)
+			if (!strcmp(host_ids[other], id)) {
+				fprintf(stderr, "softnic: emulated hosts %u and %u are both called \"%s\": name each host once, ranks fill them in "
+						"blocks (--host-ids a,b for a,a,b,b)\n", other, i, id);
+				return -1;
+			}
 	}
 	sweep();
 	snprintf(mapping->directory, sizeof(mapping->directory), PLACE "/" PREFIX "%d", (int)getpid());

@@ -1,5 +1,6 @@
 #include "device_memory.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -113,21 +114,35 @@ int device_fill_bytes(void *memory, int byte, size_t bytes)
 	return CHECK(cudaSetDevice(current)) != 0 || failed ? -1 : 0;
 }
 
+/* Of each device, for as long as the process: to free it would wait for kernels. */
+static void *scratch_of_current(void)
+{
+	enum { DEVICES = 64 };
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static void *scratch[DEVICES];
+	int device = 0;
+	void *mine = NULL;
+	if (CHECK(cudaGetDevice(&device)) != 0 || device >= DEVICES)
+		return NULL;
+	pthread_mutex_lock(&lock);
+	if (scratch[device] || CHECK(cudaMalloc(&scratch[device], 256)) == 0)
+		mine = scratch[device];
+	pthread_mutex_unlock(&lock);
+	return mine;
+}
+
 /* A stream gets its hardware queue with its first work. Ranks of one process and device that start on new streams all at once may get the
- * same one, although there are enough: so each is used here, while nothing of ours runs. */
+ * same one, although there are enough: so each is used here, before it carries a collective. */
 int device_stream_create(void **stream)
 {
-	void *scratch = NULL;
-	if (CHECK(cudaStreamCreateWithFlags((cudaStream_t *)stream, cudaStreamNonBlocking)) != 0)
+	void *scratch = scratch_of_current();
+	if (!scratch || CHECK(cudaStreamCreateWithFlags((cudaStream_t *)stream, cudaStreamNonBlocking)) != 0)
 		return -1;
-	if (CHECK(cudaMalloc(&scratch, 256)) != 0 || CHECK(cudaMemsetAsync(scratch, 0, 256, (cudaStream_t)*stream)) != 0 ||
-	    CHECK(cudaStreamSynchronize((cudaStream_t)*stream)) != 0) {
-		(void)cudaFree(scratch);
-		(void)cudaStreamDestroy((cudaStream_t)*stream);
-		*stream = NULL;
-		return -1;
-	}
-	return CHECK(cudaFree(scratch));
+	if (CHECK(cudaMemsetAsync(scratch, 0, 256, (cudaStream_t)*stream)) == 0 && CHECK(cudaStreamSynchronize((cudaStream_t)*stream)) == 0)
+		return 0;
+	(void)cudaStreamDestroy((cudaStream_t)*stream);
+	*stream = NULL;
+	return -1;
 }
 
 void device_stream_destroy(void *stream)

@@ -49,6 +49,9 @@ check "environment" "0/5@host0 1/5@host0 2/5@host0 3/5@host1 4/5@host1 " \
 	"$("$tool" run -n 5 --hosts 2 -- sh -c 'echo "$MARROW_RANK/$MARROW_NRANKS@$MARROW_HOST_ID"' | sort | tr '\n' ' ')"
 # shellcheck disable=SC2016
 check "names of hosts" "x y " "$("$tool" run -n 2 --host-ids x,y -- sh -c 'echo "$MARROW_HOST_ID"' | sort | tr '\n' ' ')"
+check "a name for two hosts" 125 "$(status_of "$tool" run -n 4 --host-ids a,b,a,b -- true)"
+check "and why" 1 "$("$tool" run -n 4 --host-ids a,b,a,b -- true 2>&1 | grep -c 'hosts 0 and 2 are both called "a": name each host once')"
+check "a name that the default takes" 125 "$(status_of "$tool" run -n 2 --host-ids host1 --hosts 2 -- true)"
 # shellcheck disable=SC2016
 check "root" "127.0.0.1" "$("$tool" run -- sh -c 'echo "${MARROW_ROOT%:*}"')"
 check "event of a NIC that vanishes" 0 "$(status_of "$tool" run --nics 2 --faults vanish@5 -- "$vanishing")"
