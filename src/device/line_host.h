@@ -12,7 +12,7 @@ MRW_DEV void mrw_line_store(uint8_t *line, uint32_t lane, uint32_t seq, uint32_t
 	uint64_t *words = (uint64_t *)(void *)line;
 	(void)lane;
 	for (uint32_t u = 0; u < MRW_LINE_PART; u++)
-		mrw_store_relaxed(&words[u], payload[u][0] | (uint64_t)payload[u][1] << 32);
+		words[u] = payload[u][0] | (uint64_t)payload[u][1] << 32;
 	mrw_publish(&words[MRW_LINE_UNITS], mrw_line_flag(seq));
 }
 
@@ -24,9 +24,8 @@ MRW_DEV bool mrw_line_load(const uint8_t *line, uint32_t lane, uint32_t seq, uin
 		return false;
 	mrw_observed(&words[MRW_LINE_UNITS]);
 	for (uint32_t u = 0; u < MRW_LINE_PART; u++) {
-		uint64_t word = mrw_load_relaxed(&words[u]);
-		payload[u][0] = (uint32_t)word;
-		payload[u][1] = (uint32_t)(word >> 32);
+		payload[u][0] = (uint32_t)words[u];
+		payload[u][1] = (uint32_t)(words[u] >> 32);
 	}
 	return true;
 }

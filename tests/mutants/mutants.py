@@ -144,7 +144,6 @@ MUTANTS = [
     Mutant("lines are added in another order",
            [(LINES, "for (uint32_t p = 0; p < a->nranks; p++) {\n\t\tuint32_t part", "for (uint32_t n = 0, p = a->rank; n < a->nranks; n++, p = p + 1 < a->nranks ? p + 1 : 0) {\n\t\tuint32_t part"),
             (LINES, "part[k][u], p == 0);", "part[k][u], n == 0);")], ["random 3"]),
-    Mutant("a late pass of lines is lost", [(LINES, "scalar))\n\t\t\treturn first;", "scalar))\n\t\t\treturn first + batch * w->step;")], ["stale flags"]),
     Mutant("the scrub forgets lines", [(OPERATION, "l->channels && l->lines > 0; c++)", "l->channels && c > c; c++)")], ["stale flags"]),
     Mutant("chunks are added in another order", [(REDUCE_BULK, "return r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, r) * s.stride;",
                                                   "return s.nranks - 1 - r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, s.nranks - 1 - r) * s.stride;")],
