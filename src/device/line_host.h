@@ -1,4 +1,5 @@
-/* line_host.h - line.h for the host target: one thread a line, the flag released behind the payload. Only line.h includes this. */
+/* line_host.h - line.h for the host target: one thread a line, the flag released behind the payload. The payload is relaxed too: a slot is rewritten on
+ * the evidence of opening lines, which are. Only line.h includes this. */
 #ifndef MRW_LINE_HOST_H
 #define MRW_LINE_HOST_H
 
@@ -12,7 +13,7 @@ MRW_DEV void mrw_line_store(uint8_t *line, uint32_t lane, uint32_t seq, uint32_t
 	uint64_t *words = (uint64_t *)(void *)line;
 	(void)lane;
 	for (uint32_t u = 0; u < MRW_LINE_PART; u++)
-		words[u] = payload[u][0] | (uint64_t)payload[u][1] << 32;
+		mrw_store_relaxed(&words[u], payload[u][0] | (uint64_t)payload[u][1] << 32);
 	mrw_publish(&words[MRW_LINE_UNITS], mrw_line_flag(seq));
 }
 
@@ -24,8 +25,9 @@ MRW_DEV bool mrw_line_load(const uint8_t *line, uint32_t lane, uint32_t seq, uin
 		return false;
 	mrw_observed(&words[MRW_LINE_UNITS]);
 	for (uint32_t u = 0; u < MRW_LINE_PART; u++) {
-		payload[u][0] = (uint32_t)words[u];
-		payload[u][1] = (uint32_t)(words[u] >> 32);
+		uint64_t word = mrw_load_relaxed(&words[u]);
+		payload[u][0] = (uint32_t)word;
+		payload[u][1] = (uint32_t)(word >> 32);
 	}
 	return true;
 }

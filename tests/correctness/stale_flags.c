@@ -46,6 +46,9 @@ static void run(struct world_rank *self)
 	uint32_t turn = 0; /* each seq is used in one turn only, or its flags were no accident of 2^32 operations */
 	if (call_buffers_make(self, &b, ROOM) != 0)
 		return;
+	/* Packets of one channel hold it: it is to leave no slot untouched that a tiny one uses (a fresh slot's flag is 0, like seq 0's). */
+	if (big.count > self->comms[0]->args.layout.units * (MRW_UNIT_BYTES / sizeof(float)))
+		big.count = self->comms[0]->args.layout.units * (MRW_UNIT_BYTES / sizeof(float));
 	tiny.count = 1;
 	tiny.algo = algos[0];
 	for (uint32_t boundary = 0; boundary < 4; boundary++)

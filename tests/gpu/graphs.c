@@ -42,6 +42,7 @@ static bool add(struct world_rank *self, struct set *set, enum mrw_func func, si
 	if (func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_BROADCAST)
 		c->in_place = (uint32_t)(world_random(s) % 4);
 	c->comm = MAIN_COMM;
+	c->shape = world_random(s) | 1; /* the data change from replay to replay, counts do not */
 	if (call_buffers_make(self, &set->buffers[set->count], 2 * bytes + 64) != 0)
 		return false;
 	set->count++;

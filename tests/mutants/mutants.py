@@ -138,7 +138,6 @@ MUTANTS = [
     Mutant("a late quick packet is lost", [(QUICK, "a, op.seq, i);\n\t\t\t\tbreak;", "a, op.seq, i + team->size);\n\t\t\t\tbreak;")], ["stale flags"]),
     Mutant("a line's flag is not checked", [(LINE_HOST, "if (mrw_load_relaxed(&words[MRW_LINE_UNITS]) != mrw_line_flag(seq))\n\t\treturn false;", "(void)seq;")],
            ["random"]),
-    Mutant("a line's flag is not observed", [(LINE_HOST, "\tmrw_observed(&words[MRW_LINE_UNITS]);\n", "")], ["tsan"], True),
     Mutant("a line's parity is stuck", [(WIRE, "l->slots + slot) * 2 + parity;\n\treturn arena", "l->slots + slot) * 2 + parity * 0;\n\treturn arena")],
            ["random"]),
     Mutant("lines are added in another order",

@@ -88,7 +88,7 @@ static bool reduces(const struct call *call)
 
 size_t call_count_of(const struct call *call, uint32_t rank)
 {
-	uint64_t s = call->seed * 31 + rank, kind = world_random(&s) % 4;
+	uint64_t s = (call->shape ? call->shape : call->seed) * 31 + rank, kind = world_random(&s) % 4;
 	if (call->func != MRW_FUNC_REDUCE_SCATTER_V || kind == 0)
 		return call->count;
 	return kind == 1 ? 0 : world_random(&s) % (call->count + 1);

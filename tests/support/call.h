@@ -24,6 +24,7 @@ struct call {
 	uint32_t misaligned;      /* 2 bits a rank (modulo 16): 0 none, 1: one element off, 2: one byte off, 3: send and recv differ */
 	enum fill_style style;
 	uint64_t seed;            /* of the data */
+	uint64_t shape;           /* reduce_scatter_v: of the counts, for calls whose data change; 0: seed */
 	uint32_t comm, stream;
 	uint32_t replays;         /* CUDA: captured and replayed so often; 0: eager */
 };
