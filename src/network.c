@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "collectives/tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,12 +154,18 @@ static void describe_peers(struct mrw_network *n)
 		far->peer[p].here = mrw_reach_slot(reach, rank, p);
 		far->peer[p].there = mrw_reach_slot(reach, p, rank);
 	}
-	if (reach->ring) {
+	if (reach->ring || reach->tree) {
 		far->hosts = reach->nranks;
 		far->per_host = 1;
 		far->host = reach->position[rank];
 		for (uint32_t p = 0; p < reach->nranks; p++)
 			far->at[reach->position[p]] = p;
+	}
+	for (uint32_t k = 0; reach->tree && k < MRW_TREES; k++) {
+		struct mrw_tree t = mrw_tree_at(reach->nranks, k, far->host);
+		far->tree[k].level = t.level;
+		for (uint32_t i = 0; i < MRW_TREE_NEIGHBOURS; i++)
+			far->tree[k].neighbour[i] = t.neighbour[i] == MRW_TREE_NONE ? MRW_TREE_NONE : reach->at[t.neighbour[i]];
 	}
 	if (!reach->rails)
 		return;
