@@ -37,6 +37,15 @@ const char *marrow_last_error(const struct marrow_comm *comm)
 	return text;
 }
 
+/* A child that was forked has the memory of its parent's communicator, and its sockets: what it did would be done in the parent's name. */
+static enum marrow_status check_maker(const struct marrow_comm *comm, const char *call)
+{
+	if (comm->forks == mrw_comm_forks())
+		return MARROW_SUCCESS;
+	return mrw_fail(MARROW_INVALID_USAGE, "%s: this process was forked from the one that made the communicator of rank %u, where it goes on; make "
+			"another one here", call, comm->rank);
+}
+
 enum marrow_status mrw_comm_enter(struct marrow_comm *comm, const char *call)
 {
 	uint32_t idle = 0;
@@ -49,6 +58,7 @@ enum marrow_status mrw_comm_enter(struct marrow_comm *comm, const char *call)
 		return mrw_fail(MARROW_INVALID_USAGE, "%s: the communicator is made at marrow_group_end()", call);
 	if (!is_handle(comm, MRW_LIFE_LIVE))
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: not a live communicator (destroyed, or never made)", call);
+	MRW_TRY(check_maker(comm, call));
 	if (!__atomic_compare_exchange_n(&comm->busy, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return mrw_fail(MARROW_INVALID_USAGE, "%s: another thread is using the communicator of rank %u; use one thread at a time", call,
 				comm->rank);
@@ -381,6 +391,7 @@ enum marrow_status marrow_comm_destroy(struct marrow_comm *comm)
 		return MARROW_SUCCESS;
 	if (!is_handle(comm, MRW_LIFE_LIVE) && !is_handle(comm, MRW_LIFE_FINALIZED))
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_destroy: not a live communicator (destroyed twice?)");
+	MRW_TRY(check_maker(comm, "marrow_comm_destroy"));
 	MRW_TRY(check_no_queue(comm, "marrow_comm_destroy"));
 	if (!__atomic_compare_exchange_n(&comm->busy, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return mrw_fail(MARROW_INVALID_USAGE, "marrow_comm_destroy: another thread is using the communicator of rank %u; abort first, let "
@@ -429,10 +440,13 @@ enum marrow_status marrow_comm_abort(struct marrow_comm *comm)
 	if (!comm)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_abort: comm is NULL");
 	__atomic_fetch_add(&comm->aborting, 1, __ATOMIC_SEQ_CST);
-	if (is_handle(comm, MRW_LIFE_LIVE) || is_handle(comm, MRW_LIFE_FINALIZED))
-		abort_all(comm);
-	else
+	if (is_handle(comm, MRW_LIFE_LIVE) || is_handle(comm, MRW_LIFE_FINALIZED)) {
+		status = check_maker(comm, "marrow_comm_abort");
+		if (status == MARROW_SUCCESS)
+			abort_all(comm);
+	} else {
 		status = mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_abort: not a live communicator");
+	}
 	__atomic_fetch_sub(&comm->aborting, 1, __ATOMIC_SEQ_CST);
 	return status;
 }
@@ -440,6 +454,7 @@ enum marrow_status marrow_comm_abort(struct marrow_comm *comm)
 enum marrow_status marrow_comm_async_error(struct marrow_comm *comm, enum marrow_status *error)
 {
 	MRW_TRY(check_live(comm, error, "marrow_comm_async_error"));
+	MRW_TRY(check_maker(comm, "marrow_comm_async_error"));
 	*error = mrw_comm_look(comm, true);
 	return MARROW_SUCCESS;
 }
@@ -512,6 +527,19 @@ enum marrow_status marrow_barrier(struct marrow_comm *comm, void *stream)
 	return collective("marrow_barrier", MRW_FUNC_BARRIER, NULL, NULL, 0, MARROW_UINT8, MARROW_SUM, 0, comm, stream);
 }
 
+#define OP_USES (1u << 24) /* of handles that operations tell apart */
+
+static int64_t op_base(const struct marrow_comm *comm)
+{
+	return MARROW_OP_DYNAMIC + (int64_t)(comm->generation % OP_USES) * MRW_MAX_DYNAMIC_OPS;
+}
+
+int32_t mrw_op_index(const struct marrow_comm *comm, enum marrow_op op)
+{
+	int64_t index = (int64_t)op - op_base(comm);
+	return index >= 0 && index < MRW_MAX_DYNAMIC_OPS && comm->ops[index].used ? (int32_t)index : -1;
+}
+
 static enum marrow_status create_premulsum(enum marrow_op *op, const void *scalar, enum marrow_type type,
 					   enum marrow_scalar_residence residence, struct marrow_comm *comm)
 {
@@ -538,7 +566,7 @@ static enum marrow_status create_premulsum(enum marrow_op *op, const void *scala
 			memcpy(&d->scalar, scalar, bytes);
 		else
 			d->memory = scalar;
-		*op = (enum marrow_op)(MARROW_OP_DYNAMIC + i);
+		*op = (enum marrow_op)(op_base(comm) + (int64_t)i);
 		return MARROW_SUCCESS;
 	}
 	return mrw_fail(MARROW_INVALID_USAGE, "marrow_op_create_premulsum: rank %u holds %d operations already; destroy some", comm->rank,
@@ -554,10 +582,10 @@ enum marrow_status marrow_op_create_premulsum(enum marrow_op *op, const void *sc
 
 enum marrow_status marrow_op_destroy(enum marrow_op op, struct marrow_comm *comm)
 {
-	int64_t index = (int64_t)op - MARROW_OP_DYNAMIC;
 	MRW_TRY(mrw_comm_enter(comm, "marrow_op_destroy"));
 	enum marrow_status status = MARROW_SUCCESS;
-	if (index < 0 || index >= MRW_MAX_DYNAMIC_OPS || !comm->ops[index].used)
+	int32_t index = mrw_op_index(comm, op);
+	if (index < 0)
 		status = mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_op_destroy: %d is no premulsum operation of this communicator", (int)op);
 	else
 		comm->ops[index].used = false;

@@ -388,7 +388,7 @@ enum marrow_status mrw_boot_make_again_id(struct mrw_boot *boot, uint64_t withou
 		memcpy(id.addrs[i].port_be, first->again_port_be, sizeof id.addrs[i].port_be);
 	if (rank == boot->rank) {
 		/* A copy: should they not meet, they may try again. */
-		fd = fcntl(boot->again_fd, F_DUPFD_CLOEXEC, 0);
+		fd = fcntl(boot->again_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 		if (fd < 0)
 			return mrw_sock_fail("listening for the ranks that are left");
 		MRW_TRY(mrw_boot_id_offer(id.key, fd, &boot->again_bound));
