@@ -195,6 +195,9 @@ static bool print_messages(const struct sim_cluster *c, const struct sim_call *c
 	p.bytes = calloc(cells, sizeof *p.bytes);
 	p.requests = calloc(cells, sizeof *p.requests);
 	bool ok = p.bytes && p.requests && sim_run(c, call, o->check, listen, &p, answer);
+	if (ok)
+		printf("%s %s %llu: %u channels, chunks of %u bytes\n", sim_func_name(call->func), call->schedule->name, (unsigned long long)call->bytes,
+		       answer->channels, answer->chunk_bytes);
 	for (size_t i = 0; ok && i < cells; i++)
 		if (p.requests[i] > 0)
 			printf("%s %s %llu: rank %zu to %zu, NIC %zu: %llu requests, %llu bytes\n", sim_func_name(call->func), call->schedule->name,
