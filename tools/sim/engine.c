@@ -25,11 +25,11 @@ struct rank {
 	uint64_t round, rounds;  /* to begin next; of the call */
 	uint32_t got[2];         /* peers whose counter of a round is known */
 	double at[2];            /* when the last of them is here */
-	double settled[2];       /* when the NIC has executed what was sent in a round, which batch[] no longer has */
-	struct batch batch[BATCHES]; /* of rounds by parity */
+	double settled[2];       /* when the NIC has executed what was sent in a round, once that is known */
 	bool sending;            /* an event of the NIC is pending */
 	double greeted, end;     /* when all greetings are here; when its last round was over */
 	double times;            /* a straggler's steps */
+	uint32_t near_count, far_count; /* peers on its host and beyond */
 };
 
 struct run {
@@ -38,6 +38,8 @@ struct run {
 	struct sim_fabric fabric;
 	struct sim_clock clock;
 	struct rank *ranks;
+	struct batch *batches;      /* [rank * BATCHES]; those of rounds by parity */
+	uint8_t *near;              /* [rank * GPUs a host] peers on its host, by their numbers there */
 	struct sim_cursor *cursors; /* [rank * channels + channel] */
 	uint32_t n, peers, nics, far_slots;
 	/* What rounds send to whom: [parity][rank][far slot][nic] number of a kind of message. */
@@ -70,7 +72,7 @@ static void schedule(struct run *run, uint32_t r)
 	struct rank *k = &run->ranks[r];
 	uint64_t t = k->round;
 	double at = k->end;
-	if (t == k->rounds || (t > 0 && k->got[(t - 1) & 1] < run->peers) || k->batch[t & 1].active)
+	if (t == k->rounds || (t > 0 && k->got[(t - 1) & 1] < run->peers) || (k->far_count > 0 && run->batches[r * BATCHES + (t & 1)].active))
 		return;
 	if (t > 0)
 		at = k->at[(t - 1) & 1] > at ? k->at[(t - 1) & 1] : at;
@@ -107,13 +109,13 @@ static void greet(struct run *run, uint32_t r)
 {
 	struct rank *k = &run->ranks[r];
 	double near = k->end + run->fabric.near_latency_ns;
-	uint32_t first = r / sim.gpus * sim.gpus;
-	for (uint32_t p = first; p < first + sim.gpus; p++)
-		if (p != r && mrw_reach_is_peer(&sim.reach, r, p) && near > run->ranks[p].greeted)
-			run->ranks[p].greeted = near;
-	if (run->nics == 0)
+	for (uint32_t i = 0; i < k->near_count; i++) {
+		struct rank *peer = &run->ranks[r / sim.gpus * sim.gpus + run->near[r * sim.gpus + i]];
+		peer->greeted = near > peer->greeted ? near : peer->greeted;
+	}
+	if (k->far_count == 0)
 		return;
-	k->batch[GREETING] = (struct batch){.active = true, .greeting = true, .from = k->end, .quantum = run->clock.width};
+	run->batches[r * BATCHES + GREETING] = (struct batch){.active = true, .greeting = true, .from = k->end, .quantum = run->clock.width};
 	wake(run, r, k->end);
 }
 
@@ -147,11 +149,11 @@ static void send_one(struct run *run, uint32_t r, struct batch *b, uint32_t slot
 }
 
 /* The oldest batch; NULL: none. */
-static struct batch *oldest(struct rank *k)
+static struct batch *oldest(struct batch *of_rank)
 {
-	if (k->batch[GREETING].active)
-		return &k->batch[GREETING];
-	struct batch *even = &k->batch[0], *odd = &k->batch[1];
+	struct batch *even = &of_rank[0], *odd = &of_rank[1];
+	if (of_rank[GREETING].active)
+		return &of_rank[GREETING];
 	if (even->active && odd->active)
 		return even->round < odd->round ? even : odd;
 	return even->active ? even : odd->active ? odd : NULL;
@@ -167,7 +169,7 @@ static void transmit(struct run *run, uint32_t r, double now)
 	uint32_t start = sim.reach.rails ? sim.reach.host[r] : sim.reach.ring ? 0 : r;
 	bind(run, r);
 	k->sending = false;
-	while ((b = oldest(k))) {
+	while ((b = oldest(&run->batches[r * BATCHES]))) {
 		for (; b->next < run->far_slots; b->next++) {
 			uint32_t slot = b->next + start;
 			double at = b->from + b->next * post;
@@ -210,7 +212,7 @@ static uint16_t kind_of(struct run *run, const struct sim_note *note)
 /* What the bodies noted of round t becomes a batch, posted from on. */
 static void post_round(struct run *run, uint32_t r, uint64_t t, const uint32_t *counters, double from)
 {
-	struct batch *b = &run->ranks[r].batch[t & 1];
+	struct batch *b = &run->batches[r * BATCHES + (t & 1)];
 	uint16_t *sends = &run->sends[((t & 1) * run->n + r) * run->far_slots * run->nics];
 	double bytes = 0;
 	*b = (struct batch){.active = true, .round = t, .from = from};
@@ -280,21 +282,19 @@ static void step(struct run *run, uint32_t r, double now)
 	double own = (double)(sim.loaded + sim.stored) / c->memory_gb_s;
 	double end = now + (own + c->round_us * 1000) * k->times * share;
 	end = left > end ? left : end;
-	if (run->nics > 0) {
+	if (k->far_count > 0) {
 		for (uint32_t i = 0; i < run->nics; i++)
-			posts += counters[i] * run->answer->plan.far_peers;
+			posts += counters[i] * k->far_count;
 		post_round(run, r, t, counters, end);
 	}
 	k->round = t + 1;
 	k->end = end + posts * c->post_us * 1000 * k->times;
 	k->got[(t + 1) & 1] = 0; /* round t - 1 is behind; t + 1 has not been completed by anybody */
 	k->at[(t + 1) & 1] = 0;
-	for (uint32_t i = 0; i < sim.gpus; i++) {
-		uint32_t p = sim.first + i;
-		if (p == r || !mrw_reach_is_peer(&sim.reach, r, p))
-			continue;
+	for (uint32_t i = 0; i < k->near_count; i++) {
+		uint32_t l = run->near[r * sim.gpus + i];
 		double at = end + run->fabric.near_latency_ns;
-		deliver(run, p, t, there[i] > at ? there[i] : at);
+		deliver(run, sim.first + l, t, there[l] > at ? there[l] : at);
 	}
 	schedule(run, r);
 	run->answer->steps++;
@@ -370,13 +370,15 @@ static bool open_run(struct run *run)
 	run->peers = sim.args.layout.slots;
 	run->nics = sim.args.far ? sim.far.nics : 0;
 	run->ranks = calloc(run->n, sizeof *run->ranks);
+	run->batches = calloc((size_t)run->n * BATCHES, sizeof *run->batches);
+	run->near = calloc((size_t)run->n * sim.gpus, sizeof *run->near);
 	run->cursors = calloc((size_t)run->n * channels, sizeof *run->cursors);
 	run->far_slots = sim.args.layout.slots - sim.args.layout.near_slots;
 	run->nkinds = 1;
 	run->kinds = calloc(UINT16_MAX, sizeof *run->kinds);
 	sim.notes = calloc((size_t)run->peers * (run->nics ? run->nics : 1), sizeof *sim.notes);
 	run->sends = run->nics ? calloc((size_t)2 * run->n * run->far_slots * run->nics, sizeof *run->sends) : NULL;
-	return run->ranks && run->cursors && run->kinds && sim.notes && (run->sends || run->nics == 0) && sim_fabric_open(&run->fabric, c) &&
+	return run->ranks && run->batches && run->near && run->cursors && run->kinds && sim.notes && (run->sends || run->nics == 0) && sim_fabric_open(&run->fabric, c) &&
 	       sim_clock_open(&run->clock, 2 * run->n, shortest * 1000 / 8);
 }
 
@@ -392,7 +394,12 @@ static void begin(struct run *run)
 		run->ranks[(uint32_t)c->late[i].rank].end += c->late[i].us * 1000;
 	}
 	for (uint32_t r = 0; r < run->n; r++) {
+		struct rank *k = &run->ranks[r];
 		bind(run, r);
+		for (uint32_t p = sim.first; p < sim.first + sim.gpus; p++)
+			if (mrw_reach_is_peer(&sim.reach, r, p))
+				run->near[r * sim.gpus + k->near_count++] = (uint8_t)(p - sim.first);
+		k->far_count = run->peers - k->near_count;
 		for (uint32_t ch = 0; ch < sim.args.call.channels; ch++) {
 			struct sim_cursor *cursor = &run->cursors[(uint64_t)r * sim.args.call.channels + ch];
 			run->call->schedule->begin(&sim.args, ch, cursor);
@@ -428,6 +435,8 @@ static void tell(struct run *run)
 static void close_run(struct run *run)
 {
 	free(run->ranks);
+	free(run->batches);
+	free(run->near);
 	free(run->cursors);
 	free(run->sends);
 	free(run->kinds);

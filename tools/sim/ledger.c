@@ -13,7 +13,8 @@ static void *reserve(uint64_t bytes)
 
 uint64_t sim_chunk_bytes(const struct sim_ledger *l, uint64_t position)
 {
-	uint64_t block = position / l->of_block, from = block * l->stride + position % l->of_block * l->chunk;
+	uint64_t block = l->of_block == 1 ? position : position / l->of_block;
+	uint64_t from = block * l->stride + (position - block * l->of_block) * l->chunk;
 	uint64_t end = (block + 1) * l->stride < l->buffer ? (block + 1) * l->stride : l->buffer;
 	if (from >= end)
 		return 0;
@@ -34,6 +35,7 @@ bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, bool whole,
 	l->of_block = (l->stride + l->chunk - 1) / l->chunk;
 	l->per_stride = 1 / (double)l->stride;
 	l->per_chunk = 1 / (double)l->chunk;
+	l->per_slot = 1 / (double)a->layout.chunk_bytes;
 	l->weight = calloc(a->nranks, sizeof *l->weight);
 	l->counted = calloc(a->nranks, sizeof *l->counted);
 	l->partials = calloc((size_t)a->nranks * l->channels * SIM_PARTIALS, sizeof *l->partials);

@@ -21,7 +21,7 @@ struct sim_ledger {
 	uint32_t nranks, channels;
 	/* Blocks as the call cuts them. */
 	uint64_t stride, blocks, of_block, chunk; /* bytes from block to block, blocks, chunks of one, bytes of one */
-	double per_stride, per_chunk;             /* reciprocals */
+	double per_stride, per_chunk, per_slot;   /* reciprocals; of a chunk's place in staging */
 	uint64_t buffer;                          /* bytes of all blocks */
 	/* Staging of all ranks, as wire.h numbers its chunks: [format][rank * room + chunk]. */
 	uint32_t *near[MRW_FORMATS], *far[MRW_FORMATS];

@@ -49,7 +49,7 @@ uint64_t sim_staging_index(uint64_t offset, uint32_t *format, bool *near)
 			*near = false;
 		}
 	}
-	return sim_quotient(offset - base, l->chunk_bytes, 1. / l->chunk_bytes);
+	return sim_quotient(offset - base, l->chunk_bytes, sim.ledger.per_slot);
 }
 
 uint32_t *sim_staged(uint64_t rank, uint64_t index, uint32_t format, bool near)
