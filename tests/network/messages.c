@@ -9,6 +9,7 @@
 
 #include "collectives/schedule.h"
 #include "collectives/select.h"
+#include "boot.h"
 #include "comm.h"
 
 #include <stdio.h>
@@ -282,6 +283,8 @@ static void run(struct world_rank *self)
 			add(&expected[p][n], 8);
 			queues++;
 		}
+	if (self->rank == 0)
+		printf("exchanges %llu\n", (unsigned long long)comm->boot->exchanges);
 	uint32_t hosts = hosts_count(self->nranks), per_host = self->nranks / hosts;
 	uint32_t peers = world_rails(self->world) ? hosts - 1 : self->nranks - per_host;
 	if (world_ring(self->world)) {

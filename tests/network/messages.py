@@ -25,6 +25,7 @@ def simulated(simulator, hosts, nics, ranks, output):
     if int(ranks) % int(hosts):  # hosts of a description are alike
         return 0, 0
     wrong = 0
+    exchanges = int(re.search(r"^exchanges (\d+)$", output, re.M)[1])
     for (func, size, root, algo, cap, channels, chunk), sent in calls.items():
         cluster = (f"marrow-cluster 1\ntarget host\nhosts {hosts}\ngpus {int(ranks) // int(hosts)}\nnics {nics}\nchannels {cap}\n"
                    "nic_gb_s 1\nmemory_gb_s 1\nround_us 1\n")
@@ -34,6 +35,11 @@ def simulated(simulator, hosts, nics, ranks, output):
         if run.returncode or said != sent or f": {channels} channels, chunks of {chunk} bytes" not in run.stdout:
             print(f"{func} of {size} bytes by {algo}: the simulator says otherwise: {sorted(said ^ sent)[:6]} {run.stdout[:100]} {run.stderr}")
             wrong += 1
+    run = subprocess.run([simulator, "--json", "--schedule", SCHEDULES[algo], "--sizes", "4K", "-"], input=cluster, capture_output=True, text=True)
+    told = json.loads(run.stdout)["rows"][0]["bootstrap"]["exchanges"]
+    if told != exchanges:
+        print(f"init made {exchanges} exchanges, the simulator says {told}")
+        wrong += 1
     return wrong, len(calls)
 
 

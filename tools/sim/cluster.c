@@ -33,6 +33,7 @@ static const struct word words[] = {
 	{"channels", AT(channels), 1, 64, true, false},
 	{"rails", AT(rails), 0, 1, true, false},
 	{"socket_us", AT(socket_us), 0, 1e7, false, false},
+	{"socket_gb_s", AT(socket_gb_s), 0, 1e5, false, false},
 	{"join_us", AT(join_us), 0, 1e7, false, false},
 };
 enum { WORDS = sizeof words / sizeof words[0] };

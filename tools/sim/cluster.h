@@ -35,7 +35,8 @@ struct sim_cluster {
 	double call_us;                    /* what a call costs beside its rounds */
 	double channels;                   /* the library's cap */
 	double rails;                      /* 1: in the innermost level NIC number k of all hosts is on switches of its own */
-	double socket_us, join_us;         /* a message of the bootstrap, one way; what the root does for a rank that joins */
+	double socket_us, socket_gb_s;     /* a message of the bootstrap, one way; of a host, 0: no bound */
+	double join_us;                    /* what the root does for a rank that joins */
 	uint32_t nlevels, nlates;
 	struct sim_level level[SIM_LEVELS]; /* inner first */
 	struct sim_late late[SIM_LATES];

@@ -25,7 +25,7 @@ static const char usage[] =
 	"  --messages          what each rank sends each other one by each NIC, for every call\n"
 	"FILE: the line \"marrow-cluster 1\", then a word and its value a line; # begins a comment. Needed: hosts, gpus (of a host), memory_gb_s,\n"
 	"round_us; where there are such: nics (of a host), cores, channels, rails (0, 1), nvlink_gb_s, nvlink_us, pcie_gb_s, nic_gb_s, nic_us,\n"
-	"request_us, post_us, call_us, socket_us, join_us, target (cuda, host), name; level NAME hosts N taper T us U (switches over groups of N\n"
+	"request_us, post_us, call_us, socket_us, socket_gb_s, join_us, target (cuda, host), name; level NAME hosts N taper T us U (switches over groups of N\n"
 	"hosts, inner first; T: NIC bandwidth below to uplink bandwidth); straggler RANK times T late_us U.\n"
 	"Exit status: 0, 1 if a schedule is incomplete or blocked or input is wrong, 2 for these options.\n";
 

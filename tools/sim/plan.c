@@ -74,14 +74,6 @@ static void lay_out(const struct sim_cluster *c, const struct sim_call *call, st
 	}
 }
 
-static uint32_t log_ceil(uint32_t n)
-{
-	uint32_t k = 0;
-	while (1ull << k < n)
-		k++;
-	return k;
-}
-
 bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, struct sim_plan *plan)
 {
 	static uint32_t host[SIM_MAX_RANKS];
@@ -141,7 +133,8 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 		plan->far_peers += sim_peer(&sim.reach, 0, s) / sim.gpus != 0;
 	plan->queue_pairs = plan->far_peers * nics;
 	plan->arena_bytes = a->layout.bytes;
-	plan->links = log_ceil(n) * 2;
-	plan->bootstrap_rounds = log_ceil(n);
-	return true;
+	sim_bootstrap_run(c, (a->layout.slots - a->layout.near_slots) * nics, &plan->bootstrap);
+	if (plan->bootstrap.fault[0])
+		sim_fault("bootstrap: %s", plan->bootstrap.fault);
+	return !plan->bootstrap.fault[0];
 }

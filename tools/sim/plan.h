@@ -3,7 +3,7 @@
 #ifndef SIM_PLAN_H
 #define SIM_PLAN_H
 
-#include "cluster.h"
+#include "bootstrap.h"
 #include "schedules.h"
 
 struct sim_call {
@@ -19,8 +19,7 @@ struct sim_plan {
 	const char *why;         /* that is so */
 	uint32_t peers, far_peers, queue_pairs; /* the most a rank has */
 	uint64_t arena_bytes;    /* of a rank */
-	uint32_t bootstrap_rounds, exchanges, links; /* rounds of an exchange; exchanges of init; sockets to neighbours */
-	double bootstrap_us;
+	struct sim_bootstrap bootstrap;
 };
 
 /* Fills sim.args, sim.far and sim.reach. False: sim.fault says why there is no such call. */

@@ -67,9 +67,12 @@ static void size_text(uint64_t bytes, char text[16])
 static void head(const struct sim_report *r, const struct sim_row *row, FILE *file)
 {
 	const struct sim_plan *p = &row->answer.plan;
-	fprintf(file, "\n%s, %u ranks, %s: %u peers a rank, %u queue pairs, bootstrap %u rounds an exchange, %u sockets, %.0f us%s%s\n",
-		sim_func_name(row->call.func), row->ranks, row->call.schedule->name, p->peers, p->queue_pairs, p->bootstrap_rounds, p->links, p->bootstrap_us,
-		p->paper ? "; on paper only: " : "", p->paper ? p->why : "");
+	const struct sim_bootstrap *b = &p->bootstrap;
+	fprintf(file, "\n%s, %u ranks, %s: %u peers a rank, %u queue pairs%s%s\n", sim_func_name(row->call.func), row->ranks, row->call.schedule->name, p->peers,
+		p->queue_pairs, p->paper ? "; on paper only: " : "", p->paper ? p->why : "");
+	fprintf(file, "bootstrap: %.1f ms (joining %.1f, connecting %.1f, %u exchanges of %u rounds %.1f); a rank sends %llu messages, %.3g MB and has %u sockets; the root "
+		      "%u more, and sends %.3g MB\n", b->us / 1000, b->join_us / 1000, b->links_us / 1000, b->exchanges, b->rounds, b->exchanges_us / 1000,
+		(unsigned long long)b->rank_messages, (double)b->rank_bytes / 1e6, b->sockets, b->root_sockets, (double)b->root_bytes / 1e6);
 	fprintf(file, "%8s %12s %9s %9s %7s %8s %8s %10s %12s", "bytes", "us", "first us", "bus GB/s", "rounds", "channels", "chunk", "arena MiB",
 		"NIC messages");
 	for (uint32_t i = 0; i < SIM_UP + r->cluster->nlevels; i++)
@@ -173,8 +176,8 @@ void sim_report_csv(const struct sim_report *r, FILE *file)
 		const struct sim_answer *a = &row->answer;
 		fprintf(file, "%s,%s,%u,%s,%llu,%.3f,%.3f,%.3f,%llu,%u,%u,%llu,%u,%u,%u,%.1f,%llu", r->cluster->name, sim_func_name(row->call.func), row->ranks,
 			row->call.schedule->name, (unsigned long long)row->call.bytes, a->us, a->first_us, sim_bus_gb_s(row), (unsigned long long)a->rounds,
-			a->channels, a->chunk_bytes, (unsigned long long)a->plan.arena_bytes, a->plan.peers, a->plan.queue_pairs, a->plan.bootstrap_rounds,
-			a->plan.bootstrap_us, (unsigned long long)a->messages[SIM_NIC]);
+			a->channels, a->chunk_bytes, (unsigned long long)a->plan.arena_bytes, a->plan.peers, a->plan.queue_pairs, a->plan.bootstrap.rounds,
+			a->plan.bootstrap.us, (unsigned long long)a->messages[SIM_NIC]);
 		for (uint32_t l = 0; l < SIM_UP + r->cluster->nlevels; l++)
 			fprintf(file, ",%llu", (unsigned long long)a->bytes[l]);
 		fprintf(file, ",%d,%d,\"%s\"\n", a->plan.paper, r->checked, a->fault);
@@ -188,14 +191,17 @@ void sim_report_json(const struct sim_report *r, FILE *file)
 	for (uint32_t i = 0; i < r->count; i++) {
 		const struct sim_row *row = &r->rows[i];
 		const struct sim_answer *a = &row->answer;
+		const struct sim_bootstrap *b = &a->plan.bootstrap;
 		fprintf(file, "%s\n{\"collective\": \"%s\", \"ranks\": %u, \"schedule\": \"%s\", \"bytes\": %llu, \"us\": %.3f, \"first_us\": %.3f, "
 			      "\"bus_gb_s\": %.3f, \"rounds\": %llu, \"steps\": %llu, \"channels\": %u, \"chunk_bytes\": %u, \"arena_bytes\": %llu, "
-			      "\"peers\": %u, \"queue_pairs\": %u, \"bootstrap\": {\"rounds\": %u, \"exchanges\": %u, \"sockets\": %u, \"us\": %.1f}, "
+			      "\"peers\": %u, \"queue_pairs\": %u, \"bootstrap\": {\"rounds\": %u, \"exchanges\": %u, \"sockets\": %u, "
+			      "\"root_sockets\": %u, \"messages\": %llu, \"rank_messages\": %llu, \"root_bytes\": %llu, \"rank_bytes\": %llu, \"us\": %.1f}, "
 			      "\"links\": {",
 			i ? "," : "", sim_func_name(row->call.func), row->ranks, row->call.schedule->name, (unsigned long long)row->call.bytes, a->us,
 			a->first_us, sim_bus_gb_s(row), (unsigned long long)a->rounds, (unsigned long long)a->steps, a->channels, a->chunk_bytes,
-			(unsigned long long)a->plan.arena_bytes, a->plan.peers, a->plan.queue_pairs, a->plan.bootstrap_rounds, a->plan.exchanges,
-			a->plan.links, a->plan.bootstrap_us);
+			(unsigned long long)a->plan.arena_bytes, a->plan.peers, a->plan.queue_pairs, b->rounds, b->exchanges, b->sockets,
+			b->root_sockets, (unsigned long long)b->messages, (unsigned long long)b->rank_messages, (unsigned long long)b->root_bytes,
+			(unsigned long long)b->rank_bytes, b->us);
 		for (uint32_t l = 0; l < SIM_UP + r->cluster->nlevels; l++)
 			fprintf(file, "%s\"%s\": {\"bytes\": %llu, \"messages\": %llu, \"load\": %.4f}", l ? ", " : "",
 				l < SIM_UP ? (const char *[]){"nvlink", "pcie", "nic"}[l] : r->cluster->level[l - SIM_UP].name, (unsigned long long)a->bytes[l],
