@@ -1,7 +1,7 @@
 /* messages.c - what collectives across hosts put on the wire, as the schedule predicts it: for each queue pair of each rank the number of
  * work requests and bytes. Prints "expect QPN REQUESTS BYTES" for each; messages.py compares that with what the model of the NIC counted.
- * The program compares the requests with the queue's own counter. For calls in chunks it prints what each rank sent each other one,
- * "sent FUNC BYTES ROOT ALGO CAP CHANNELS CHUNK RANK PEER NIC REQUESTS BYTES", BYTES of the whole buffer: messages.py has marrow-sim say the same.
+ * The program compares the requests with the queue's own counter. It prints what each rank sent each other one in a call, "sent FUNC BYTES
+ * ROOT ALGO CAP CHANNELS CHUNK RANK PEER NIC REQUESTS BYTES", BYTES of the whole buffer: messages.py has marrow-sim say the same.
  *
  * messages [RANKS [ALGO]]: four ranks, or so many, on MARROW_TEST_HOSTS hosts, as threads, under marrow-softnic. */
 #include "support/hosts.h"
@@ -211,8 +211,7 @@ static void count(struct world_rank *self, const char *what, uint64_t bytes, uin
 /* What went to p in a call, for the simulator to compare. */
 static void tell(const struct world_rank *self, const struct mrw_args *a, uint32_t p, const struct traffic *t)
 {
-	bool chunks = a->call.algo == MRW_ALGO_BULK || a->call.algo == MRW_ALGO_RAIL || a->call.algo == MRW_ALGO_RING;
-	for (uint32_t n = 0; chunks && a->bytes > 0 && n < a->far->nics; n++)
+	for (uint32_t n = 0; a->bytes > 0 && n < a->far->nics; n++)
 		if (t[n].requests > 0)
 			printf("sent %s %llu %u %s %u %u %u %u %u %u %llu %llu\n", mrw_func_name(a->call.func),
 			       (unsigned long long)(mrw_has_shares(a->call.func) ? a->bytes : a->bytes * a->nranks), a->call.root,

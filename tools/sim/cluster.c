@@ -29,6 +29,7 @@ static const struct word words[] = {
 	{"post_us", AT(post_us), 0, 1e4, false, false},
 	{"memory_gb_s", AT(memory_gb_s), 1e-3, 1e6, false, true},
 	{"round_us", AT(round_us), 0, 1e6, false, true},
+	{"packet_us", AT(packet_us), 0, 1e6, false, false},
 	{"call_us", AT(call_us), 0, 1e6, false, false},
 	{"channels", AT(channels), 1, 64, true, false},
 	{"rails", AT(rails), 0, 1, true, false},

@@ -32,6 +32,7 @@ struct sim_cluster {
 	double post_us;                    /* a rank's time to post a request */
 	double memory_gb_s;                /* bytes that a rank loads and stores */
 	double round_us;                   /* a round's syncs, fence and look at the counters, beside latency and bytes */
+	double packet_us;                  /* the same of a phase in packets, which need no fence */
 	double call_us;                    /* what a call costs beside its rounds */
 	double channels;                   /* the library's cap */
 	double rails;                      /* 1: in the innermost level NIC number k of all hosts is on switches of its own */

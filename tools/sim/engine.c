@@ -20,11 +20,15 @@ struct batch {
 
 enum { GREETING = 2, BATCHES };
 
-/* A rank's progress. Counters of round t are kept by its parity: no peer is two rounds ahead of one that it waits for. */
+/* A rank's progress. What comes of round t is counted at t modulo KEPT. In chunks no peer is two rounds ahead of one that it waits for, and
+ * what is behind is cleared; packets have fewer phases than that. */
+enum { KEPT = 4 };
+
 struct rank {
 	uint64_t round, rounds;  /* to begin next; of the call */
-	uint32_t got[2];         /* peers whose counter of a round is known */
-	double at[2];            /* when the last of them is here */
+	uint32_t got_near[KEPT], got_far[KEPT]; /* peers whose counter or packets of a round are known */
+	uint32_t need_near, need_far;           /* before the next round */
+	double at[KEPT];         /* when the last of them is here */
 	double settled[2];       /* when the NIC has executed what was sent in a round, once that is known */
 	bool sending;            /* an event of the NIC is pending */
 	double greeted, end;     /* when all greetings are here; when its last round was over */
@@ -66,27 +70,39 @@ static void bind(struct run *run, uint32_t rank)
 	}
 }
 
+static bool has_come(const struct rank *k, uint64_t t)
+{
+	return k->got_near[t % KEPT] >= k->need_near && k->got_far[t % KEPT] >= k->need_far;
+}
+
 /* If all that a rank waits for before it enters its next round is known: it does so when the last of it is here. */
 static void schedule(struct run *run, uint32_t r)
 {
 	struct rank *k = &run->ranks[r];
 	uint64_t t = k->round;
 	double at = k->end;
-	if (t == k->rounds || (t > 0 && k->got[(t - 1) & 1] < run->peers) || (k->far_count > 0 && run->batches[r * BATCHES + (t & 1)].active))
+	if (t == k->rounds || (t > 0 && !has_come(k, t - 1)))
+		return;
+	if (k->far_count > 0 && !run->call->schedule->packets && run->batches[r * BATCHES + (t & 1)].active)
 		return;
 	if (t > 0)
-		at = k->at[(t - 1) & 1] > at ? k->at[(t - 1) & 1] : at;
+		at = k->at[(t - 1) % KEPT] > at ? k->at[(t - 1) % KEPT] : at;
 	at = k->settled[t & 1] > at ? k->settled[t & 1] : at;
 	sim_clock_put(&run->clock, r, at);
 }
 
-/* Peer p sees at at_ns that a rank has completed round t. */
-static inline void deliver(struct run *run, uint32_t p, uint64_t t, double at_ns)
+/* What a rank sent p in round t is there at at_ns. */
+static inline void deliver(struct run *run, uint32_t p, uint64_t t, bool far, double at_ns)
 {
 	struct rank *k = &run->ranks[p];
-	if (at_ns > k->at[t & 1])
-		k->at[t & 1] = at_ns;
-	if (++k->got[t & 1] == run->peers && k->round == t + 1)
+	bool before = k->round == t + 1 && !has_come(k, t);
+	if (at_ns > k->at[t % KEPT])
+		k->at[t % KEPT] = at_ns;
+	if (far)
+		k->got_far[t % KEPT]++;
+	else
+		k->got_near[t % KEPT]++;
+	if (before && has_come(k, t))
 		schedule(run, p);
 }
 
@@ -142,8 +158,8 @@ static void send_one(struct run *run, uint32_t r, struct batch *b, uint32_t slot
 		came = there > came ? there : came;
 	}
 	b->last = came > b->last ? came : b->last;
-	if (!b->greeting)
-		deliver(run, p, b->round, came);
+	if (!b->greeting && came > 0)
+		deliver(run, p, b->round, true, came);
 	else if (came > run->ranks[p].greeted)
 		run->ranks[p].greeted = came;
 }
@@ -186,7 +202,7 @@ static void transmit(struct run *run, uint32_t r, double now)
 		b->active = false;
 		if (!b->greeting) {
 			k->settled[b->round & 1] = b->last + run->fabric.latency_ns;
-			if (k->round == b->round + 2)
+			if (k->round == b->round + 2 && !run->call->schedule->packets)
 				schedule(run, r);
 		}
 	}
@@ -215,6 +231,8 @@ static void post_round(struct run *run, uint32_t r, uint64_t t, const uint32_t *
 	struct batch *b = &run->batches[r * BATCHES + (t & 1)];
 	uint16_t *sends = &run->sends[((t & 1) * run->n + r) * run->far_slots * run->nics];
 	double bytes = 0;
+	if (b->active)
+		sim_fault("rank %u sends in round %llu while its NIC still sends what it sent two rounds ago", r, (unsigned long long)t);
 	*b = (struct batch){.active = true, .round = t, .from = from};
 	memcpy(b->counters, counters, sizeof b->counters);
 	for (uint32_t s = 0; s < run->far_slots; s++)
@@ -242,12 +260,27 @@ static void work(struct run *run, uint32_t r, uint64_t t, uint32_t *counters)
 			continue;
 		sim.channel = c;
 		run->call->schedule->round(&alone, &sim.args, c, t, &cursor[c]);
-		if (run->nics > 0)
+		if (run->nics > 0 && !run->call->schedule->packets)
 			counters[c % run->nics]++;
 	}
-	if (sim.staged != sim.noted)
+	if (sim.staged != sim.noted && !run->call->schedule->packets)
 		sim_fault("rank %u staged %llu bytes for other hosts in round %llu and sends %llu", r, (unsigned long long)sim.staged,
 			  (unsigned long long)t, (unsigned long long)sim.noted);
+}
+
+/* Whom rank r waits for before its next phase. */
+static void learn_needs(struct run *run, uint32_t r)
+{
+	struct rank *k = &run->ranks[r];
+	uint32_t counters[MRW_MAX_NICS] = {0};
+	sim.stamp++;
+	sim.await_near = sim.await_far = 0;
+	sim.dry = true;
+	if (k->round < k->rounds)
+		work(run, r, k->round, counters);
+	sim.dry = false;
+	k->need_near = sim.await_near;
+	k->need_far = sim.await_far;
 }
 
 /* Stores to ranks of the host, from at on: when the last one has left. there[i]: when they are at rank number i. */
@@ -278,24 +311,31 @@ static void step(struct run *run, uint32_t r, double now)
 	double there[64], share = c->cores > 0 && sim.gpus > c->cores ? sim.gpus / c->cores : 1, posts = 0;
 	bind(run, r);
 	work(run, r, t, counters);
+	bool packets = run->call->schedule->packets;
 	double left = push_near(run, r, now, there);
 	double own = (double)(sim.loaded + sim.stored) / c->memory_gb_s;
-	double end = now + (own + c->round_us * 1000) * k->times * share;
+	double end = now + (own + (packets ? c->packet_us : c->round_us) * 1000) * k->times * share;
 	end = left > end ? left : end;
-	if (k->far_count > 0) {
+	if (k->far_count > 0 && (!packets || sim.noted > 0)) {
 		for (uint32_t i = 0; i < run->nics; i++)
-			posts += counters[i] * k->far_count;
+			posts += packets ? k->far_count : counters[i] * k->far_count;
 		post_round(run, r, t, counters, end);
 	}
 	k->round = t + 1;
 	k->end = end + posts * c->post_us * 1000 * k->times;
-	k->got[(t + 1) & 1] = 0; /* round t - 1 is behind; t + 1 has not been completed by anybody */
-	k->at[(t + 1) & 1] = 0;
+	uint64_t behind = (t + KEPT - 1) % KEPT; /* round t - 1 */
+	if (!packets) {
+		k->got_near[behind] = k->got_far[behind] = 0;
+		k->at[behind] = 0;
+	}
 	for (uint32_t i = 0; i < k->near_count; i++) {
 		uint32_t l = run->near[r * sim.gpus + i];
 		double at = end + run->fabric.near_latency_ns;
-		deliver(run, sim.first + l, t, there[l] > at ? there[l] : at);
+		if (!packets || sim.near[l] > 0)
+			deliver(run, sim.first + l, t, false, there[l] > at ? there[l] : at);
 	}
+	if (packets)
+		learn_needs(run, r);
 	schedule(run, r);
 	run->answer->steps++;
 }
@@ -305,7 +345,7 @@ static bool is_over(const struct run *run, const struct rank *k)
 {
 	if (k->round < k->rounds)
 		return false;
-	return run->nics == 0 || k->rounds == 0 || k->got[(k->rounds - 1) & 1] == run->peers;
+	return run->nics == 0 || k->rounds == 0 || run->call->schedule->packets || has_come(k, k->rounds - 1);
 }
 
 /* Nothing is left to happen: if some wait, who for whom. */
@@ -332,7 +372,10 @@ static void name_the_stuck(struct run *run)
 					  (unsigned long long)other->rounds);
 		}
 	}
-	sim_fault("deadlock: %u of %u ranks never end", stuck, run->n);
+	for (uint32_t r = 0; r < run->n; r++)
+		if (!is_over(run, &run->ranks[r]))
+			sim_fault("deadlock: %u of %u ranks never end; rank %u has done %llu of %llu phases and waits for packets that nobody sends", stuck, run->n, r,
+				  (unsigned long long)run->ranks[r].round, (unsigned long long)run->ranks[r].rounds);
 }
 
 /* Whether every rank has all that it must have, and nothing else. */
@@ -346,8 +389,8 @@ static void check_outputs(struct run *run)
 			if ((func != MRW_FUNC_REDUCE || r == sim.args.call.root) && sim_chunk_bytes(l, p) > 0 && !(l->done[r * l->words + p / 64] >> p % 64 & 1))
 				sim_fault("rank %u ends without the result of chunk %llu of block %llu", r, (unsigned long long)(p % l->of_block),
 					  (unsigned long long)(p / l->of_block));
-		for (uint32_t i = 0; i < l->channels * SIM_PARTIALS; i++) {
-			uint64_t p = l->partials[(uint64_t)r * l->channels * SIM_PARTIALS + i].position;
+		for (uint32_t i = 0; i < l->channels * l->partial_room; i++) {
+			uint64_t p = l->partials[(uint64_t)r * l->channels * l->partial_room + i].position;
 			if (p > 0)
 				sim_fault("rank %u ends with what is no result: chunk %llu of block %llu", r, (unsigned long long)((p - 1) % l->of_block),
 					  (unsigned long long)((p - 1) / l->of_block));
@@ -376,9 +419,11 @@ static bool open_run(struct run *run)
 	run->far_slots = sim.args.layout.slots - sim.args.layout.near_slots;
 	run->nkinds = 1;
 	run->kinds = calloc(UINT16_MAX, sizeof *run->kinds);
+	sim.stamp = 0;
+	sim.awaited = calloc(run->peers, sizeof *sim.awaited);
 	sim.notes = calloc((size_t)run->peers * (run->nics ? run->nics : 1), sizeof *sim.notes);
 	run->sends = run->nics ? calloc((size_t)2 * run->n * run->far_slots * run->nics, sizeof *run->sends) : NULL;
-	return run->ranks && run->batches && run->near && run->cursors && run->kinds && sim.notes && (run->sends || run->nics == 0) && sim_fabric_open(&run->fabric, c) &&
+	return run->ranks && run->batches && run->near && run->cursors && run->kinds && sim.notes && sim.awaited && (run->sends || run->nics == 0) && sim_fabric_open(&run->fabric, c) &&
 	       sim_clock_open(&run->clock, 2 * run->n, shortest * 1000 / 8);
 }
 
@@ -400,6 +445,8 @@ static void begin(struct run *run)
 			if (mrw_reach_is_peer(&sim.reach, r, p))
 				run->near[r * sim.gpus + k->near_count++] = (uint8_t)(p - sim.first);
 		k->far_count = run->peers - k->near_count;
+		k->need_near = k->near_count;
+		k->need_far = k->far_count;
 		for (uint32_t ch = 0; ch < sim.args.call.channels; ch++) {
 			struct sim_cursor *cursor = &run->cursors[(uint64_t)r * sim.args.call.channels + ch];
 			run->call->schedule->begin(&sim.args, ch, cursor);
@@ -408,8 +455,12 @@ static void begin(struct run *run)
 		run->answer->rounds = run->ranks[r].rounds > run->answer->rounds ? run->ranks[r].rounds : run->answer->rounds;
 		greet(run, r);
 	}
-	for (uint32_t r = 0; r < run->n; r++)
+	for (uint32_t r = 0; r < run->n; r++) {
+		bind(run, r);
+		if (run->call->schedule->packets)
+			learn_needs(run, r);
 		schedule(run, r);
+	}
 }
 
 static void tell(struct run *run)
@@ -419,8 +470,8 @@ static void tell(struct run *run)
 	for (uint32_t r = 0; r < run->n; r++) {
 		const struct rank *k = &run->ranks[r];
 		double end = k->greeted > k->end ? k->greeted : k->end;
-		if (run->nics > 0 && k->rounds > 0 && k->at[(k->rounds - 1) & 1] > end) /* drained */
-			end = k->at[(k->rounds - 1) & 1];
+		if (run->nics > 0 && k->rounds > 0 && k->at[(k->rounds - 1) % KEPT] > end && !run->call->schedule->packets) /* drained */
+			end = k->at[(k->rounds - 1) % KEPT];
 		last = end > last ? end : last;
 		first = r == 0 || end < first ? end : first;
 	}
@@ -442,6 +493,8 @@ static void close_run(struct run *run)
 	free(run->kinds);
 	free(sim.notes);
 	sim.notes = NULL;
+	free(sim.awaited);
+	sim.awaited = NULL;
 	sim_fabric_close(&run->fabric);
 	sim_clock_close(&run->clock);
 	sim_ledger_close(&sim.ledger);
@@ -462,8 +515,10 @@ bool sim_run(const struct sim_cluster *c, const struct sim_call *call, bool chec
 	if (sim_plan_make(c, call, &answer->plan)) {
 		answer->channels = sim.args.call.channels;
 		answer->chunk_bytes = sim.args.call.chunk_bytes;
-		bool whole = call->func == MRW_FUNC_BROADCAST && (call->schedule->algo == MRW_ALGO_RING || mrw_exchanges(call->func, sim.args.nranks) == 1);
-		if (!open_run(&run) || !sim_ledger_open(&sim.ledger, &sim.args, whole || sim.args.uneven, check))
+		bool packets = call->schedule->packets;
+		bool whole = packets && mrw_has_shares(call->func) && call->schedule->algo != MRW_ALGO_TWOSHOT;
+		whole = whole || (call->func == MRW_FUNC_BROADCAST && (call->schedule->algo == MRW_ALGO_RING || mrw_exchanges(call->func, sim.args.nranks) == 1));
+		if (!open_run(&run) || !sim_ledger_open(&sim.ledger, &sim.args, whole || sim.args.uneven, packets, check))
 			sim_fault("no memory for %u ranks", sim.args.nranks);
 		else {
 			begin(&run);

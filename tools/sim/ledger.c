@@ -21,7 +21,7 @@ uint64_t sim_chunk_bytes(const struct sim_ledger *l, uint64_t position)
 	return end - from < l->chunk ? end - from : l->chunk;
 }
 
-bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, bool whole, bool on)
+bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, bool whole, bool packets, bool on)
 {
 	uint64_t far_slots = a->layout.slots - a->layout.near_slots;
 	memset(l, 0, sizeof *l);
@@ -31,14 +31,15 @@ bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, bool whole,
 	l->blocks = whole ? 1 : a->nranks;
 	l->stride = whole || a->share_bytes == 0 ? a->bytes : a->share_bytes;
 	l->buffer = mrw_has_shares(a->call.func) ? a->bytes : l->blocks * a->bytes;
-	l->chunk = a->call.chunk_bytes;
+	l->chunk = packets ? MRW_UNIT_BYTES : a->call.chunk_bytes;
 	l->of_block = (l->stride + l->chunk - 1) / l->chunk;
 	l->per_stride = 1 / (double)l->stride;
 	l->per_chunk = 1 / (double)l->chunk;
 	l->per_slot = 1 / (double)a->layout.chunk_bytes;
 	l->weight = calloc(a->nranks, sizeof *l->weight);
 	l->counted = calloc(a->nranks, sizeof *l->counted);
-	l->partials = calloc((size_t)a->nranks * l->channels * SIM_PARTIALS, sizeof *l->partials);
+	l->partial_room = packets && a->units > SIM_PARTIALS ? a->units : SIM_PARTIALS;
+	l->partials = calloc((size_t)a->nranks * l->channels * l->partial_room, sizeof *l->partials);
 	if (!l->weight || !l->counted || !l->partials)
 		return false;
 	for (uint32_t r = 0; r < a->nranks; r++) {
@@ -51,6 +52,13 @@ bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, bool whole,
 		return true;
 	l->near_room = (uint64_t)l->channels * a->layout.near_slots * MRW_ROUND_SLOTS * a->layout.cells;
 	l->far_room = (uint64_t)l->channels * far_slots * MRW_ROUND_SLOTS;
+	if (packets) {
+		bool differ = a->call.func == MRW_FUNC_ALL_GATHER || a->call.func == MRW_FUNC_REDUCE_SCATTER; /* a block for each host in near slots */
+		l->far_units = a->units;
+		l->near_units = differ ? (uint64_t)a->units * a->layout.cells : a->units;
+		l->near_room = (uint64_t)l->channels * a->layout.near_slots * l->near_units;
+		l->far_room = (uint64_t)l->channels * far_slots * l->far_units;
+	}
 	l->words = (l->blocks * l->of_block + 63) / 64;
 	for (uint32_t f = 0; f < MRW_FORMATS; f++) {
 		if (l->near_room && !(l->near[f] = reserve(a->nranks * l->near_room * sizeof(uint32_t))))

@@ -8,7 +8,7 @@
 
 #include "device/args.h"
 
-enum { SIM_PARTIALS = 4 };
+enum { SIM_PARTIALS = 4 }; /* places that a position may have */
 
 /* What a rank keeps in its output for later: sums that others still add to. */
 struct sim_partial {
@@ -23,13 +23,15 @@ struct sim_ledger {
 	uint64_t stride, blocks, of_block, chunk; /* bytes from block to block, blocks, chunks of one, bytes of one */
 	double per_stride, per_chunk, per_slot;   /* reciprocals; of a chunk's place in staging */
 	uint64_t buffer;                          /* bytes of all blocks */
-	/* Staging of all ranks, as wire.h numbers its chunks: [format][rank * room + chunk]. */
+	/* Staging of all ranks, as wire.h numbers its chunks: [format][rank * room + chunk]; or packets, so many a slot: [format][rank * room +
+	 * (channel * slots + slot) * units + number]. */
 	uint32_t *near[MRW_FORMATS], *far[MRW_FORMATS];
-	uint64_t near_room, far_room;
+	uint64_t near_room, far_room, near_units, far_units;
 	uint64_t *done;                           /* [rank * words]: a bit for each position that is final in its output */
 	uint64_t words;
 	uint64_t *counted;                        /* [rank] of those */
-	struct sim_partial *partials;             /* [(rank * channels + channel) * SIM_PARTIALS] */
+	struct sim_partial *partials;             /* [(rank * channels + channel) * partial_room] */
+	uint32_t partial_room;
 	uint32_t *weight;
 	uint32_t total;                           /* of all weights */
 };
@@ -62,8 +64,8 @@ static inline uint64_t sim_position(const struct sim_ledger *l, uint64_t offset)
 
 /* Bytes of the chunk at position; 0: there is none. */
 uint64_t sim_chunk_bytes(const struct sim_ledger *l, uint64_t position);
-/* a: the call, with bytes, share_bytes, func and chunk_bytes. whole: the buffer is one block. False: no memory. */
-bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, bool whole, bool on);
+/* a: the call, with bytes, share_bytes, func and chunk_bytes. whole: the buffer is one block. packets: pieces are units. False: no memory. */
+bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, bool whole, bool packets, bool on);
 void sim_ledger_close(struct sim_ledger *l);
 
 #endif

@@ -12,7 +12,8 @@ static const char usage[] =
 	"class of links, memory and queue pairs of a rank, rounds of the bootstrap. Checks that every rank ends with every contribution exactly\n"
 	"once, and that nobody waits for ever; says else who lacks what, or waits for whom.\n"
 	"  --collective C,...  all_reduce (default), all_gather, reduce_scatter, broadcast, reduce\n"
-	"  --schedule S,...    direct (everybody to everybody), rail, ring; without it all that can carry the call\n"
+	"  --schedule S,...    oneshot, twoshot (packets), direct (chunks; everybody to everybody), railshot (packets), rail (chunks; within\n"
+	"                      hosts and along rails), ring (chunks); without it all that the library can take for the call\n"
 	"  --ranks N,...       so many instead of what FILE says: multiples of its GPUs a host, up to 32768\n"
 	"  --sizes A[:B[:F]]   bytes of the whole buffer: A to B, each F times the one before (default 1K:1G:4); K, M, G\n"
 	"  --root R            of broadcast and reduce\n"
@@ -25,7 +26,7 @@ static const char usage[] =
 	"  --messages          what each rank sends each other one by each NIC, for every call\n"
 	"FILE: the line \"marrow-cluster 1\", then a word and its value a line; # begins a comment. Needed: hosts, gpus (of a host), memory_gb_s,\n"
 	"round_us; where there are such: nics (of a host), cores, channels, rails (0, 1), nvlink_gb_s, nvlink_us, pcie_gb_s, nic_gb_s, nic_us,\n"
-	"request_us, post_us, call_us, socket_us, socket_gb_s, join_us, target (cuda, host), name; level NAME hosts N taper T us U (switches over groups of N\n"
+	"request_us, post_us, packet_us, call_us, socket_us, socket_gb_s, join_us, target (cuda, host), name; level NAME hosts N taper T us U (switches over groups of N\n"
 	"hosts, inner first; T: NIC bandwidth below to uplink bandwidth); straggler RANK times T late_us U.\n"
 	"Exit status: 0, 1 if a schedule is incomplete or blocked or input is wrong, 2 for these options.\n";
 
@@ -227,6 +228,8 @@ static bool run_sizes(struct sim_report *report, struct sim_cluster *c, const st
 		double began = seconds();
 		bool ok = o->form == MESSAGES ? print_messages(c, &row.call, o, &row.answer) : sim_run(c, &row.call, o->check, NULL, NULL, &row.answer);
 		row.seconds = seconds() - began;
+		if (!ok && row.answer.plan.refused && !o->nschedules)
+			break; /* nor larger ones */
 		if (!ok) {
 			fprintf(stderr, "marrow-sim: %s by %s, %u ranks, %llu bytes: %s\n", sim_func_name(func), schedule->name, row.ranks,
 				(unsigned long long)row.call.bytes, row.answer.fault);
@@ -246,7 +249,7 @@ static bool fits(const struct sim_schedule *s, const struct sim_cluster *c, uint
 {
 	if (!s->has(func) || (s->several_hosts && c->hosts == 1))
 		return false;
-	return s->algo != MRW_ALGO_RAIL || c->gpus > 1;
+	return (s->algo != MRW_ALGO_RAIL && s->algo != MRW_ALGO_RAILSHOT) || c->gpus > 1;
 }
 
 static void run_all(struct sim_report *report, struct sim_cluster *c, const struct options *o, int *status)

@@ -35,9 +35,21 @@ static struct mrw_layout roomy(uint32_t channels, uint64_t times)
 	return mrw_layout_of(&s, MRW_PACKETS_BUDGET * times, r->hosts > 1 ? 0 : MRW_LINES_BUDGET, MRW_STAGING_BUDGET * times);
 }
 
-static bool is_fine(const struct mrw_layout *l, uint64_t chunk)
+static bool is_fine(const struct mrw_layout *l, uint64_t chunk, uint64_t units)
 {
-	return l->units >= SMALLEST_UNITS && l->units >= 4 * l->cells && l->chunk_bytes >= chunk;
+	return l->units >= SMALLEST_UNITS && l->units >= 4 * l->cells && l->units >= units && l->chunk_bytes >= chunk;
+}
+
+/* Packets that a slot must hold for a call by one channel, as far as any does. */
+static uint64_t units_wanted(const struct sim_call *call, uint64_t block)
+{
+	bool differ = call->func == MRW_FUNC_ALL_GATHER || call->func == MRW_FUNC_REDUCE_SCATTER;
+	uint64_t bytes = call->schedule->algo == MRW_ALGO_TWOSHOT ? block : sim.args.bytes, units = (bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES;
+	if (!call->schedule->packets)
+		return 0;
+	if (call->schedule->algo == MRW_ALGO_RAILSHOT && differ)
+		units *= sim.reach.hosts;
+	return units < MRW_MAX_UNITS ? units : MRW_MAX_UNITS;
 }
 
 static void lay_out(const struct sim_cluster *c, const struct sim_call *call, struct sim_plan *plan, uint64_t block, uint32_t *cap)
@@ -45,28 +57,30 @@ static void lay_out(const struct sim_cluster *c, const struct sim_call *call, st
 	uint64_t budget = c->cuda ? MRW_STAGING_BUDGET : MRW_HOST_STAGING_BUDGET;
 	*cap = call->channels ? call->channels : (uint32_t)c->channels;
 	sim.args.layout = mrw_reach_layout(&sim.reach, *cap, budget);
-	while (*cap > 1 && !is_fine(&sim.args.layout, SMALLEST_CHUNK))
+	while (*cap > 1 && !is_fine(&sim.args.layout, SMALLEST_CHUNK, 0))
 		sim.args.layout = mrw_reach_layout(&sim.reach, *cap /= 2, budget);
 	if (sim.reach.nranks > LIBRARY_RANKS)
 		plan->why = "more ranks than the library takes";
-	else if (!is_fine(&sim.args.layout, SMALLEST_CHUNK))
+	else if (!is_fine(&sim.args.layout, SMALLEST_CHUNK, 0))
 		plan->why = "the arena would be cut too fine";
 	plan->paper = plan->why != NULL;
 	if (!plan->paper)
 		return;
 	uint64_t wanted = call->chunk_bytes ? call->chunk_bytes : CHUNK_WANTED, times = 1;
+	uint64_t units = units_wanted(call, block);
 	*cap = call->channels ? call->channels : 1;
+	wanted = call->schedule->packets ? SMALLEST_CHUNK : wanted;
 	wanted = wanted < MRW_MAX_CHUNK_BYTES ? wanted : MRW_MAX_CHUNK_BYTES;
 	wanted = wanted < block ? wanted : block;
 	wanted = (wanted + SMALLEST_CHUNK - 1) / SMALLEST_CHUNK * SMALLEST_CHUNK;
 	do
 		sim.args.layout = roomy(*cap, times);
-	while (!is_fine(&sim.args.layout, wanted) && (times *= 2) < 1ull << 40);
+	while (!is_fine(&sim.args.layout, wanted, units) && (times *= 2) < 1ull << 40);
 	/* No more than was asked for. */
 	uint64_t least = times / 2, most = times;
 	while (most - least > 1 && most - least > most / 64) {
 		struct mrw_layout l = roomy(*cap, (least + most) / 2);
-		if (is_fine(&l, wanted)) {
+		if (is_fine(&l, wanted, units)) {
 			most = (least + most) / 2;
 			sim.args.layout = l;
 		} else
@@ -86,7 +100,9 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	for (uint32_t r = 0; r < n; r++)
 		host[r] = r / sim.gpus;
 	sim.reach = mrw_reach_of(n, host, (int32_t)call->schedule->algo);
-	bool as_wanted = call->schedule->algo == MRW_ALGO_RING ? sim.reach.ring : call->schedule->algo == MRW_ALGO_RAIL ? sim.reach.rails : true;
+	enum mrw_algo algo = call->schedule->algo;
+	bool as_wanted = algo == MRW_ALGO_RING ? sim.reach.ring : algo == MRW_ALGO_RAIL || algo == MRW_ALGO_RAILSHOT ? sim.reach.rails : true;
+	plan->refused = false;
 	if (!as_wanted || !call->schedule->has(call->func) || call->bytes == 0) {
 		sim_fault("%s: not for such a call: %s", call->schedule->name,
 			  call->bytes == 0 ? "it has no bytes" : as_wanted ? "the library has no such collective there" : sim.reach.reason);
@@ -118,9 +134,12 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 				      .forced_algo = (int32_t)call->schedule->algo, .forced_channels = call->channels};
 	struct mrw_plan chosen = mrw_select(&in);
 	if (chosen.algo != call->schedule->algo) {
+		plan->refused = true;
 		sim_fault("%s: the library takes %s for this call (%s)", call->schedule->name, mrw_algo_name(chosen.algo), chosen.reason);
 		return false;
 	}
+	bool one = chosen.algo != MRW_ALGO_TWOSHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
+	a->units = call->schedule->packets ? (uint32_t)mrw_units_per_channel(one ? a->bytes : a->share_bytes, chosen.channels) : 0;
 	a->call.func = (uint8_t)call->func;
 	a->call.algo = (uint8_t)chosen.algo;
 	a->call.root = call->root;

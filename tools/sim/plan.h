@@ -15,6 +15,7 @@ struct sim_call {
 };
 
 struct sim_plan {
+	bool refused;            /* the library would not take this schedule for the call */
 	bool paper;              /* no library has such a communicator */
 	const char *why;         /* that is so */
 	uint32_t peers, far_peers, queue_pairs; /* the most a rank has */

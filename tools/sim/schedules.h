@@ -22,6 +22,7 @@ struct sim_schedule {
 	const char *name;
 	enum mrw_algo algo;
 	bool several_hosts;         /* it exists across hosts only */
+	bool packets;               /* round t waits for what was sent in t - 1, as its body says; else for a counter of every peer */
 	bool (*has)(uint32_t func); /* whether it carries such calls */
 	/* Sets the cursor for the first round. */
 	void (*begin)(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c);
@@ -29,7 +30,7 @@ struct sim_schedule {
 	void (*round)(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c);
 };
 
-extern const struct sim_schedule sim_direct, sim_rail, sim_ring;
+extern const struct sim_schedule sim_oneshot, sim_twoshot, sim_direct, sim_railshot, sim_rail, sim_ring;
 extern const struct sim_schedule *const sim_schedules[];
 extern const uint32_t sim_schedule_count;
 /* NULL: no such name. */

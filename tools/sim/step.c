@@ -61,13 +61,18 @@ uint32_t *sim_staged(uint64_t rank, uint64_t index, uint32_t format, bool near)
 	return &l->far[format][(index % MRW_ROUND_SLOTS * l->nranks + rank) * half + index / MRW_ROUND_SLOTS];
 }
 
-static struct sim_partial *partial(uint64_t position)
+/* What the output keeps of a position; make: or a place for it, NULL: none is left. */
+static struct sim_partial *partial(uint64_t position, bool make)
 {
-	struct sim_partial *p = &sim.ledger.partials[((uint64_t)sim.args.rank * sim.ledger.channels + sim.channel) * SIM_PARTIALS];
-	for (uint32_t i = 0; i < SIM_PARTIALS; i++)
-		if (p[i].position == position)
-			return &p[i];
-	return NULL;
+	const struct sim_ledger *l = &sim.ledger;
+	struct sim_partial *p = &l->partials[((uint64_t)sim.args.rank * l->channels + sim.channel) * l->partial_room], *empty = NULL;
+	for (uint32_t i = 0; i < SIM_PARTIALS; i++) {
+		struct sim_partial *at = &p[(position + i) % l->partial_room];
+		if (at->position == position + 1)
+			return at;
+		empty = at->position == 0 && !empty ? at : empty;
+	}
+	return make ? empty : NULL;
 }
 
 /* Where a buffer's offset lies in the buffer of all blocks. */
@@ -109,7 +114,7 @@ uint32_t sim_load(const uint8_t *at, uint64_t bytes)
 	bool near;
 	if (address >= (uint64_t)SIM_OUT) {
 		position = sim_position(l, out_place(offset));
-		const struct sim_partial *p = partial(position + 1);
+		const struct sim_partial *p = partial(position, false);
 		if (p)
 			return p->value;
 		if (l->done[sim.args.rank * l->words + position / 64] >> position % 64 & 1)
@@ -133,21 +138,63 @@ uint32_t sim_load(const uint8_t *at, uint64_t bytes)
 	return *sim_staged(sim.args.rank, position, format, near);
 }
 
+void sim_await(uint32_t slot, bool far)
+{
+	if (sim.awaited[slot] == sim.stamp)
+		return;
+	sim.awaited[slot] = sim.stamp;
+	sim.await_near += !far;
+	sim.await_far += far;
+}
+
+uint32_t *sim_packet(const uint8_t *at)
+{
+	const struct mrw_layout *y = &sim.args.layout;
+	const struct sim_ledger *l = &sim.ledger;
+	uint64_t address = (uint64_t)at, offset = address & ((1ull << 40) - 1), rank = (address >> 40) - 1, base = 0;
+	bool outbox = y->outbox > 0 && offset >= y->outbox + y->packets_offset[0], near = false;
+	uint32_t format = 0;
+	offset -= outbox ? y->outbox : 0;
+	for (uint32_t f = 0; f < y->packet_formats; f++) {
+		if (y->near_slots && offset >= y->near_packets_offset[f] && y->near_packets_offset[f] >= base) {
+			base = y->near_packets_offset[f];
+			format = f;
+			near = true;
+		}
+		if (y->slots > y->near_slots && offset >= y->packets_offset[f] && y->packets_offset[f] >= base) {
+			base = y->packets_offset[f];
+			format = f;
+			near = false;
+		}
+	}
+	uint64_t index = (offset - base) / sizeof(struct mrw_packet), place = index / y->units / 2, unit = index % y->units;
+	uint32_t slots = near ? y->near_slots : y->slots - y->near_slots;
+	if (outbox) {
+		uint32_t p = sim_peer(&sim.reach, (uint32_t)rank, y->near_slots + (uint32_t)(place % slots));
+		place = place / slots * slots + mrw_reach_slot(&sim.reach, p, (uint32_t)rank) - y->near_slots;
+		rank = p;
+	}
+	uint64_t used = near ? l->near_units : l->far_units;
+	if (unit >= used) {
+		static uint32_t nowhere;
+		sim_fault("rank %u uses packet %llu of a slot, where a channel has %llu", sim.args.rank, (unsigned long long)unit, (unsigned long long)used);
+		return &nowhere;
+	}
+	return near ? &l->near[format][rank * l->near_room + place * used + unit] : &l->far[format][rank * l->far_room + place * used + unit];
+}
+
 static void store_out(uint64_t position, uint64_t bytes, uint32_t value)
 {
 	struct sim_ledger *l = &sim.ledger;
 	uint64_t *word = &l->done[sim.args.rank * l->words + position / 64], bit = 1ull << position % 64;
-	struct sim_partial *p = partial(position + 1);
+	struct sim_partial *p = partial(position, value != final(position));
 	check_bytes(position, bytes, "writes");
 	if (value != final(position)) {
-		if (!p)
-			p = partial(0);
 		if (p)
 			*p = (struct sim_partial){position + 1, value};
 		else
-			sim_fault("rank %u has written to its output what is no result: chunk %llu of block %llu", sim.args.rank,
-				  (unsigned long long)(l->partials[((uint64_t)sim.args.rank * l->channels + sim.channel) * SIM_PARTIALS].position - 1) % l->of_block,
-				  (unsigned long long)((l->partials[((uint64_t)sim.args.rank * l->channels + sim.channel) * SIM_PARTIALS].position - 1) / l->of_block));
+			sim_fault("rank %u has written to its output what is no result, more than once: at last chunk %llu of block %llu", sim.args.rank,
+				  (unsigned long long)(position % l->of_block), (unsigned long long)(position / l->of_block));
 		return;
 	}
 	if (p)

@@ -30,11 +30,10 @@ struct sim_step {
 	uint64_t staged, noted;        /* bytes for other hosts, put into the outbox and noted */
 	uint64_t near[64];             /* bytes stored at the host's rank with this number */
 	struct sim_note *notes;        /* [slot * nics + nic] */
-	/* The last place that staging_to gave: (rank p, first chunk's number) for pointers from to on, limit bytes. */
-	uint8_t *to;
-	uint64_t limit, index;
-	uint32_t p, format;
-	bool is_near;
+	/* Phases in packets: dry is a run that only notes whom it waits for. */
+	bool dry;
+	uint32_t *awaited;             /* [slot] the last phase (stamp) that waited for it */
+	uint32_t stamp, await_near, await_far;
 	char fault[240];               /* the first thing that is wrong; empty: none */
 };
 
@@ -51,6 +50,11 @@ void sim_store(uint8_t *at, uint64_t bytes, uint32_t value);
 uint64_t sim_staging_index(uint64_t offset, uint32_t *format, bool *near);
 /* Where the ledger has that of a rank. Chunks of ranks on other hosts lie by parity there: few rounds touch half of the memory only. */
 uint32_t *sim_staged(uint64_t rank, uint64_t index, uint32_t format, bool near);
+
+/* The ledger's place of a packet: in a slot of my arena (what came), of a rank of my host, or in my outbox (then of the peer that it goes to). */
+uint32_t *sim_packet(const uint8_t *at);
+/* The phase waits for the peer with this slot. */
+void sim_await(uint32_t slot, bool far);
 
 /* Addresses: the rank + 1 above bit 40, an offset in its arena below; or a buffer of the rank of the moment. */
 #define SIM_ARENA(rank) ((uint8_t *)(((uint64_t)(rank) + 1) << 40))

@@ -10,6 +10,7 @@
 #define MRW_COPY_H
 #define MRW_REDUCE_H
 #define MRW_ADD_H
+#define MRW_PACKET_H
 
 #include "step.h"
 #include "collectives/schedule.h"
@@ -17,7 +18,9 @@
 
 #define MRW_VEC_BYTES 16u
 
-typedef float mrw_acc;
+/* Elements are the ledger's numbers: what bodies add comes out as a number of its own. */
+#define MRW_ELEM_BYTES 4u
+typedef uint32_t mrw_acc;
 
 /* far.h, peer.h */
 
@@ -169,6 +172,124 @@ MRW_DEV void mrw_push_scaled(const struct mrw_team *team, uint8_t *slot, const u
 {
 	(void)scalar;
 	mrw_copy(team, slot, src, bytes);
+}
+
+MRW_DEV mrw_acc mrw_widen(const uint32_t *w, uint32_t e)
+{
+	return w[e];
+}
+
+MRW_DEV mrw_acc mrw_combine(uint32_t reduction, mrw_acc a, mrw_acc b)
+{
+	(void)reduction;
+	return a + b;
+}
+
+MRW_DEV void mrw_narrow(uint32_t *w, uint32_t e, mrw_acc v)
+{
+	w[e] = v;
+}
+
+MRW_DEV mrw_acc mrw_divide(mrw_acc a, uint32_t n)
+{
+	(void)n;
+	return a;
+}
+
+MRW_DEV void mrw_scale(uint32_t *w, uint32_t words, mrw_acc scalar)
+{
+	(void)w;
+	(void)words;
+	(void)scalar;
+}
+
+/* packet.h and what bodies in packets take of far.h, send.h and peer.h. A unit's first word is the ledger's number. A phase is run twice: dry, to
+ * learn whose packets it waits for, and when they are there. */
+
+struct mrw_where {
+	uint32_t seq, channel, peer, wait_for;
+	uint64_t expected, seen;
+};
+
+MRW_DEV struct mrw_packet *mrw_packets_to(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint32_t parity)
+{
+	uint8_t *arena = mrw_is_far(a, p) ? SIM_ARENA(a->rank) + a->layout.outbox : SIM_ARENA(p);
+	uint32_t slot = mrw_is_far(a, p) ? mrw_slot_here(a, p) : mrw_slot_there(a, p);
+	return mrw_packets_at(&a->layout, arena, format, channel, slot, parity);
+}
+
+MRW_DEV struct mrw_packet *mrw_packets_from(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint32_t parity)
+{
+	return mrw_packets_at(&a->layout, SIM_ARENA(a->rank), format, channel, mrw_slot_here(a, p), parity);
+}
+
+MRW_DEV void mrw_unit_load(const uint8_t *buffer, uint64_t index, uint64_t bytes, uint32_t payload[2])
+{
+	uint64_t left = bytes - index * MRW_UNIT_BYTES;
+	payload[0] = payload[1] = 0;
+	if (sim.dry)
+		return;
+	sim.loaded += MRW_UNIT_BYTES;
+	if (sim.ledger.on)
+		payload[0] = sim_load(buffer + index * MRW_UNIT_BYTES, left < MRW_UNIT_BYTES ? left : MRW_UNIT_BYTES);
+}
+
+MRW_DEV void mrw_unit_store(uint8_t *buffer, uint64_t index, uint64_t bytes, const uint32_t payload[2])
+{
+	uint64_t left = bytes - index * MRW_UNIT_BYTES;
+	if (sim.dry)
+		return;
+	sim.stored += MRW_UNIT_BYTES;
+	if (sim.ledger.on)
+		sim_store(buffer + index * MRW_UNIT_BYTES, left < MRW_UNIT_BYTES ? left : MRW_UNIT_BYTES, payload[0]);
+}
+
+MRW_DEV void mrw_packet_send(struct mrw_packet *p, uint32_t seq, const uint32_t payload[2])
+{
+	(void)seq;
+	if (sim.dry)
+		return;
+	sim_note_store((const uint8_t *)p, sizeof *p);
+	if (sim.ledger.on)
+		*sim_packet((const uint8_t *)p) = payload[0];
+}
+
+MRW_DEV bool mrw_wait_packet(const struct mrw_args *a, const struct mrw_packet *p, struct mrw_where w, uint32_t payload[2])
+{
+	payload[0] = payload[1] = 0;
+	if (sim.dry) {
+		sim_await(mrw_slot_here(a, w.peer), mrw_is_far(a, w.peer));
+		return true;
+	}
+	sim.loaded += sizeof *p;
+	if (!sim.ledger.on)
+		return true;
+	payload[0] = *sim_packet((const uint8_t *)p);
+	if (payload[0] == 0)
+		sim_fault("rank %u waits for a packet of rank %u, which never comes", a->rank, w.peer);
+	return true;
+}
+
+MRW_DEV bool mrw_packets_push(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint32_t seq, uint32_t count)
+{
+	struct sim_note *note = &sim.notes[mrw_slot_here(a, p) * a->far->nics + channel % a->far->nics];
+	(void)format;
+	(void)seq;
+	if (sim.dry)
+		return true;
+	note->bytes += count * sizeof(struct mrw_packet);
+	note->requests++;
+	sim.noted += count * sizeof(struct mrw_packet);
+	return true;
+}
+
+MRW_DEV bool mrw_packets_settled(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, bool ok)
+{
+	(void)team;
+	(void)channel;
+	(void)a;
+	(void)seq;
+	return ok;
 }
 
 #include "collectives/sum.h"
