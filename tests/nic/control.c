@@ -15,6 +15,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static struct fake *f;
 static bool has_devx;
@@ -217,6 +219,33 @@ static void opened_with_gid(const struct mrw_nic_config *config, uint8_t last)
 	mrw_nic_close(nic);
 }
 
+/* Few are left: libibverbs would find no devices, ports without addresses, and never say why. */
+static void no_descriptors(void **state)
+{
+	struct mrw_nic_config config = defaults(MRW_QUEUES_AUTO);
+	struct rlimit before, limit;
+	struct mrw_nic *nic;
+	uint32_t count;
+	int next;
+
+	(void)state;
+	reset();
+	assert_false(getrlimit(RLIMIT_NOFILE, &before));
+	next = dup(0);
+	assert_true(next > 0);
+	close(next);
+	limit = before;
+	limit.rlim_cur = (rlim_t)next + 2; /* at most: there may be some above */
+	assert_false(setrlimit(RLIMIT_NOFILE, &limit));
+	assert_int_equal(mrw_nic_count("", &count), MARROW_SYSTEM_ERROR);
+	said("8 file descriptors to look at; 2 are left of the");
+	said("ulimit -n");
+	assert_int_equal(mrw_nic_open(&nic, "mlx5_0", 0, &config), MARROW_SYSTEM_ERROR);
+	said("ulimit -n");
+	assert_false(setrlimit(RLIMIT_NOFILE, &before));
+	assert_int_equal(mrw_nic_count("", &count), MARROW_SUCCESS);
+}
+
 static void addresses(void **state)
 {
 	struct mrw_nic_config config = defaults(MRW_QUEUES_AUTO);
@@ -397,6 +426,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(every_call_fails_once),
 		cmocka_unit_test(verbs_where_device_commands_fail),
 		cmocka_unit_test(devices_and_ports),
+		cmocka_unit_test(no_descriptors),
 		cmocka_unit_test(addresses),
 		cmocka_unit_test(memory_that_cannot_be_registered),
 		cmocka_unit_test(connections),
