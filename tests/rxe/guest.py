@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Runs a program in a virtual machine that has two soft-RoCE ports: the kernel's own verbs, and packets on a wire.
 
-  guest.py --program FILE --mlx5 FILE [--loss PERCENT]... [--seconds N]
+  guest.py --program FILE [--mlx5 FILE] [--loss PERCENT]... [--seconds N] [-- ARGUMENT...]
 
-The program runs once for each --loss, on packets lost at random both ways; it is told by its argument. --mlx5 is what the library loads as
-libmlx5.so.1. Exits with the program's status; 77 with the reason where QEMU, a kernel or a tool is missing."""
+The program runs once for each --loss, on packets lost at random both ways, with MARROW_* of this environment. --mlx5 is what the library
+loads as libmlx5.so.1 in the place of this machine's. Exits with the program's status; 77 with the reason where QEMU, a kernel or a tool is missing."""
 import argparse
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,6 @@ import tempfile
 import kernel
 
 HERE = pathlib.Path(__file__).resolve().parent
-PROVIDER = "librxe-rdmav34.so"
 
 
 def skip(reason):
@@ -70,20 +70,21 @@ class Archive:
         return bytes(self.data)
 
 
-def provider():
-    """libibverbs' part for soft-RoCE."""
-    for directory in sorted(pathlib.Path("/usr/lib").glob("*/libibverbs")) + [pathlib.Path("/usr/lib64/libibverbs")]:
-        for found in sorted(directory.glob("librxe-rdmav*.so")):
+def library(pattern):
+    """A library of this machine."""
+    for directory in sorted(pathlib.Path("/usr/lib").glob("*-linux-gnu")) + [pathlib.Path("/usr/lib64")]:
+        for found in sorted(directory.glob(pattern)):
             return str(found)
-    return skip("no provider of libibverbs for soft-RoCE here (ibverbs-providers)")
+    return skip(f"no {pattern} here (libibverbs1, ibverbs-providers)")
 
 
-def commands(losses):
+def commands(losses, arguments):
     """The guest's script: the program at each loss. Its status is the first that is not 0."""
     lines = ["export LD_LIBRARY_PATH=/test", "status=0"]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in os.environ.items() if name.startswith("MARROW_")]
     for loss in losses:
         lines.append("for d in va vb; do /tools/tc qdisc replace dev $d root netem limit 100000 " + (f"loss random {loss}%" if loss else "") + "; done")
-        lines += [f"echo 'loss {loss} %'", f"./program {loss}", "s=$?; [ $status != 0 ] || status=$s"]
+        lines += [f"echo 'loss {loss} %'", f"./program {shlex.join(arguments)}", "s=$?; [ $status != 0 ] || status=$s"]
         # va drops what it is told to.
         lines += ["dropped=$(/tools/tc -s qdisc show dev va | sed -n 's/.*dropped \\([0-9]*\\).*/\\1/p')", "echo \"  $dropped packets were dropped on va\""]
         lines += ["[ $dropped -gt 0 ] || status=1"] if float(loss) else []
@@ -101,22 +102,23 @@ def file_system(args, modules):
     for name, data in modules:
         a.file(f"modules/{name}", data)
     a.file("modules/order", "".join(name + "\n" for name, _ in modules).encode())
-    rxe = provider()
-    a.program(rxe)
+    a.program(library("libibverbs/librxe-rdmav*.so"))
     a.file("etc/libibverbs.d/rxe.driver", b"driver rxe\n")
     a.file("etc/passwd", b"root:x:0:0::/:/bin/sh\n")
     a.program(args.program, "test/program")
-    a.program(args.mlx5, "test/libmlx5.so.1")
-    a.file("test/command", commands(args.loss or ["0"]).encode())
+    a.program(args.mlx5 or library("libmlx5.so.1"), "test/libmlx5.so.1")
+    a.program(library("libibverbs.so.1"), "test/libibverbs.so.1")
+    a.file("test/command", commands(args.loss or ["0"], args.arguments).encode())
     return a.bytes()
 
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--program", required=True)
-    parser.add_argument("--mlx5", required=True)
+    parser.add_argument("--mlx5")
     parser.add_argument("--loss", action="append")
     parser.add_argument("--seconds", type=int, default=300)
+    parser.add_argument("arguments", nargs="*")
     args = parser.parse_args()
     qemu = tool("qemu-system-x86_64", "qemu-system-x86")
     try:

@@ -1,7 +1,7 @@
 /* ports.c - the control plane on the kernel's own verbs: two soft-RoCE ports, rxe0 on va (10.9.0.1) and rxe1 on vb (10.9.0.2), as guest.py makes
  * them. Opens, registers, connects, and lets the NIC's work be done by ibv_post_send, for nobody executes the rings; then takes apart, and looks how
  * failures are told: bad ports, indices and memory, no permission, no locked memory, a peer that is killed, a wrong key, a completion
- * queue that overruns, a port that goes down. Argument: the loss in percent, both ways. */
+ * queue that overruns, a port that goes down. */
 #include "../nic/ends.h"
 
 #include "proxyless/inside.h"
