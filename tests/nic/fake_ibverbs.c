@@ -153,7 +153,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	(void)pd;
-	(void)attr;
+	fake.attr.ah_attr = *attr;
 	return fake_call(__func__) ? NULL : fake_object(sizeof(struct ibv_ah));
 }
 
@@ -208,6 +208,10 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 		fake.attr.rq_psn = attr->rq_psn;
 	if (mask & IBV_QP_AV)
 		fake.attr.ah_attr = attr->ah_attr;
+	if (mask & IBV_QP_TIMEOUT)
+		fake.attr.timeout = attr->timeout;
+	if (mask & IBV_QP_RETRY_CNT)
+		fake.attr.retry_cnt = attr->retry_cnt;
 	if (mask & IBV_QP_STATE)
 		fake.attr.qp_state = attr->qp_state;
 	return 0;
