@@ -68,10 +68,33 @@ static enum marrow_status count_nics(const struct mrw_network_place *place, uint
 	return MARROW_SUCCESS;
 }
 
-enum marrow_status mrw_network_count(const struct mrw_network_place *place, uint32_t *count)
+/* By the PCI tree, if this rank has a GPU and nobody has named NICs. */
+static void find_nearest(struct mrw_network_place *place)
+{
+	char usable[1024], more[MRW_MAX_NICS * MRW_NEAREST_NAME_BYTES] = "";
+	struct mrw_nearest *nearest = &place->nearest;
+	memset(nearest, 0, sizeof *nearest);
+	if (place->nics[0] || !place->gpus[place->local][0] || mrw_nic_list(usable, sizeof usable) != MARROW_SUCCESS)
+		return;
+	mrw_nearest_find(nearest, "/sys", place->gpus, place->near_count, place->local, usable);
+	for (uint32_t i = 1; i < nearest->count; i++)
+		snprintf(more + strlen(more), sizeof more - strlen(more), "%s%s", i > 1 ? ", " : "; then ", nearest->name[i]);
+	if (nearest->count > 0)
+		mrw_log(MRW_LOG_INFO, "rank %u: GPU %s takes %s: %s%s (MARROW_NICS overrides)", place->rank, place->gpus[place->local], nearest->name[0],
+			nearest->reason, more);
+	else
+		mrw_log(MRW_LOG_INFO, "rank %u: GPU %s takes NICs by its number on the host: %s", place->rank, place->gpus[place->local], nearest->reason);
+}
+
+enum marrow_status mrw_network_count(struct mrw_network_place *place, uint32_t *count)
 {
 	uint32_t there;
 	MRW_TRY(count_nics(place, &there));
+	find_nearest(place);
+	if (place->nearest.count > 0) {
+		*count = place->nearest.count;
+		return MARROW_SUCCESS;
+	}
 	*count = there / place->near_count;
 	*count = *count < 1 ? 1 : *count > MRW_MAX_NICS ? MRW_MAX_NICS : *count;
 	return MARROW_SUCCESS;
@@ -126,7 +149,10 @@ static enum marrow_status open_nics(struct mrw_network *n, const struct mrw_aren
 	MRW_TRY(count_nics(&n->place, &there));
 	for (uint32_t i = 0; i < n->nics; i++) {
 		struct mrw_nic_info info;
-		MRW_TRY(mrw_nic_open(&n->nic[i], n->place.nics, (n->place.local + i * n->place.near_count) % there, &config));
+		if (n->place.nearest.count > 0)
+			MRW_TRY(mrw_nic_open(&n->nic[i], n->place.nearest.name[i], 0, &config));
+		else
+			MRW_TRY(mrw_nic_open(&n->nic[i], n->place.nics, (n->place.local + i * n->place.near_count) % there, &config));
 		mrw_nic_get_info(n->nic[i], &info);
 		size_t used = strlen(n->names);
 		snprintf(n->names + used, sizeof n->names - used, "%s%s", i ? "," : "", info.name);

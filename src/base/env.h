@@ -16,7 +16,7 @@
 	X(ALGO, "MARROW_ALGO", STRING, "", 0, 0, "force an algorithm where it applies: oneshot, lines, twoshot, bulk (over several hosts: no rails), railshot, rail (over several hosts: rails), ring, tree, treeshot (several hosts only; tree: packets or chunks by size)") \
 	X(MAX_CTAS, "MARROW_MAX_CTAS", INT, "0", 0, 64, "most CUDA blocks (channels) a collective uses; 0: by occupancy") \
 	X(SOCKET_IFNAME, "MARROW_SOCKET_IFNAME", STRING, "", 0, 0, "interface of the bootstrap sockets: prefix, or =exact") \
-	X(NICS, "MARROW_NICS", STRING, "", 0, 0, "RDMA devices for ranks on other hosts (mlx5_0,mlx5_1); default: all with an active port") \
+	X(NICS, "MARROW_NICS", STRING, "", 0, 0, "RDMA devices for ranks on other hosts (mlx5_0,mlx5_1), taken in turns; default: all with an active port, on GPUs the nearest") \
 	X(LOG, "MARROW_LOG", STRING, "warn", 0, 0, "error, warn, info or debug, and topics: select")
 
 enum mrw_env {
