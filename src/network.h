@@ -10,6 +10,7 @@
 #include "device/far.h"
 #include "device/runtime.h"
 #include "nearest.h"
+#include "proxyless/nic.h"
 
 struct mrw_network;
 
@@ -27,6 +28,8 @@ struct mrw_network_place {
 	uint32_t other_rank;
 };
 
+/* How NICs are used: the defaults, and what MARROW_NIC_* say. MARROW_INVALID_ARGUMENT names the variable. */
+enum marrow_status mrw_network_config(struct mrw_nic_config *config);
 /* How many NICs this rank may use, 1 at least, MRW_MAX_NICS at most: those nearest to its GPU (nearest.h), or, where config.nics names them, there are
  * no GPUs, or the PCI tree does not tell, those of its host shared by number. Which way and why is said at level info. */
 enum marrow_status mrw_network_count(struct mrw_network_place *place, uint32_t *count);

@@ -221,14 +221,15 @@ static void what_the_tree_does_not_tell_is_said(void **state)
 
 int main(void)
 {
+	/* One tree for all; the last two change it. */
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(the_nic_at_the_same_switch, make_tree, remove_tree),
-		cmocka_unit_test_setup_teardown(ranks_may_have_any_gpus, make_tree, remove_tree),
-		cmocka_unit_test_setup_teardown(two_ranks_of_one_gpu_share, make_tree, remove_tree),
-		cmocka_unit_test_setup_teardown(what_may_not_be_taken_is_not, make_tree, remove_tree),
-		cmocka_unit_test_setup_teardown(the_first_port_that_is_up_speaks_for_a_device, make_tree, remove_tree),
-		cmocka_unit_test_setup_teardown(spare_nics_at_the_same_switch_are_taken_too, make_tree, remove_tree),
-		cmocka_unit_test_setup_teardown(what_the_tree_does_not_tell_is_said, make_tree, remove_tree),
+		cmocka_unit_test(the_nic_at_the_same_switch),
+		cmocka_unit_test(ranks_may_have_any_gpus),
+		cmocka_unit_test(two_ranks_of_one_gpu_share),
+		cmocka_unit_test(what_may_not_be_taken_is_not),
+		cmocka_unit_test(what_the_tree_does_not_tell_is_said),
+		cmocka_unit_test(spare_nics_at_the_same_switch_are_taken_too),
+		cmocka_unit_test(the_first_port_that_is_up_speaks_for_a_device),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, make_tree, remove_tree);
 }
