@@ -415,6 +415,9 @@ static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct int
 	struct mrw_network_place place = {.rank = comm->rank, .reach = &comm->reach, .local = comm->reach.local[comm->rank],
 					  .near_count = comm->near_count, .nics = comm->init.nics, .first_host = all[0].host_name};
 	uint32_t counts[MRW_MAX_RANKS], count = 1;
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		if (comm->reach.host[r] == comm->reach.host[comm->rank])
+			place.gpus[comm->reach.local[r]] = all[r].device.bus;
 	for (uint32_t r = 0; r < comm->nranks && !place.other_rank; r++)
 		if (!same_host(&all[r], &all[0])) {
 			place.other_host = all[r].host_name;

@@ -2,6 +2,7 @@
 #include "network.h"
 #include "network_view.h"
 
+#include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "collectives/tree.h"
@@ -68,10 +69,33 @@ static enum marrow_status count_nics(const struct mrw_network_place *place, uint
 	return MARROW_SUCCESS;
 }
 
-enum marrow_status mrw_network_count(const struct mrw_network_place *place, uint32_t *count)
+/* By the PCI tree, if this rank has a GPU and nobody has named NICs. */
+static void find_nearest(struct mrw_network_place *place)
+{
+	char usable[1024], more[MRW_MAX_NICS * MRW_NEAREST_NAME_BYTES] = "";
+	struct mrw_nearest *nearest = &place->nearest;
+	memset(nearest, 0, sizeof *nearest);
+	if (place->nics[0] || !place->gpus[place->local][0] || mrw_nic_list(usable, sizeof usable) != MARROW_SUCCESS)
+		return;
+	mrw_nearest_find(nearest, "/sys", place->gpus, place->near_count, place->local, usable);
+	for (uint32_t i = 1; i < nearest->count; i++)
+		snprintf(more + strlen(more), sizeof more - strlen(more), "%s%s", i > 1 ? ", " : "; then ", nearest->name[i]);
+	if (nearest->count > 0)
+		mrw_log(MRW_LOG_INFO, "rank %u: GPU %s takes %s: %s%s (MARROW_NICS overrides)", place->rank, place->gpus[place->local], nearest->name[0],
+			nearest->reason, more);
+	else
+		mrw_log(MRW_LOG_INFO, "rank %u: GPU %s takes NICs by its number on the host: %s", place->rank, place->gpus[place->local], nearest->reason);
+}
+
+enum marrow_status mrw_network_count(struct mrw_network_place *place, uint32_t *count)
 {
 	uint32_t there;
 	MRW_TRY(count_nics(place, &there));
+	find_nearest(place);
+	if (place->nearest.count > 0) {
+		*count = place->nearest.count;
+		return MARROW_SUCCESS;
+	}
 	*count = there / place->near_count;
 	*count = *count < 1 ? 1 : *count > MRW_MAX_NICS ? MRW_MAX_NICS : *count;
 	return MARROW_SUCCESS;
@@ -117,16 +141,38 @@ static enum marrow_status register_arena(struct mrw_network *n, uint32_t i, cons
 	return mrw_region_new(n->nic[i], arena->base, arena->bytes, -1, &n->region[i]);
 }
 
+enum marrow_status mrw_network_config(struct mrw_nic_config *config)
+{
+	int64_t gid_index, pkey_index, traffic_class, service_level, timeout, retries;
+	mrw_nic_defaults(config);
+	config->collapsed = 0; /* a ring keeps the first error where a collapsed queue shows the last */
+	MRW_TRY(mrw_env_int(MRW_ENV_NIC_GID_INDEX, config->gid_index, &gid_index));
+	MRW_TRY(mrw_env_int(MRW_ENV_NIC_PKEY_INDEX, config->pkey_index, &pkey_index));
+	MRW_TRY(mrw_env_int(MRW_ENV_NIC_TRAFFIC_CLASS, config->traffic_class, &traffic_class));
+	MRW_TRY(mrw_env_int(MRW_ENV_NIC_SERVICE_LEVEL, config->service_level, &service_level));
+	MRW_TRY(mrw_env_int(MRW_ENV_NIC_TIMEOUT, config->timeout, &timeout));
+	MRW_TRY(mrw_env_int(MRW_ENV_NIC_RETRIES, config->retries, &retries));
+	config->gid_index = (int32_t)gid_index;
+	config->pkey_index = (uint32_t)pkey_index;
+	config->traffic_class = (uint32_t)traffic_class;
+	config->service_level = (uint32_t)service_level;
+	config->timeout = (uint32_t)timeout;
+	config->retries = (uint32_t)retries;
+	return MARROW_SUCCESS;
+}
+
 static enum marrow_status open_nics(struct mrw_network *n, const struct mrw_arena *arena)
 {
 	struct mrw_nic_config config;
 	uint32_t there;
-	mrw_nic_defaults(&config);
-	config.collapsed = 0; /* a ring keeps the first error where a collapsed queue shows the last */
+	MRW_TRY(mrw_network_config(&config));
 	MRW_TRY(count_nics(&n->place, &there));
 	for (uint32_t i = 0; i < n->nics; i++) {
 		struct mrw_nic_info info;
-		MRW_TRY(mrw_nic_open(&n->nic[i], n->place.nics, (n->place.local + i * n->place.near_count) % there, &config));
+		if (n->place.nearest.count > 0)
+			MRW_TRY(mrw_nic_open(&n->nic[i], n->place.nearest.name[i], 0, &config));
+		else
+			MRW_TRY(mrw_nic_open(&n->nic[i], n->place.nics, (n->place.local + i * n->place.near_count) % there, &config));
 		mrw_nic_get_info(n->nic[i], &info);
 		size_t used = strlen(n->names);
 		snprintf(n->names + used, sizeof n->names - used, "%s%s", i ? "," : "", info.name);

@@ -34,8 +34,9 @@ struct marrow_config {
 				    rails where hosts allow, ring makes each rank a peer of its two neighbours, and tree and treeshot of its
 				    neighbours in two trees and a ring (tree: packets or chunks by size; treeshot: packets as far as they
 				    carry); all ranks alike */
-	const char *nics;        /* RDMA devices for ranks on other hosts, by name, comma-separated (MARROW_NICS); the ranks of a host take
-				    turns, and several each where there are more NICs than ranks */
+	const char *nics;        /* RDMA devices for ranks on other hosts, by name, comma-separated (MARROW_NICS): the ranks of a host take
+				    turns, and several each where there are more NICs than ranks. Without: of all with an active port, on the cuda
+				    target those nearest to the rank's GPU, else turns */
 	uint32_t device;         /* this rank's CUDA device: 1 + its ordinal; 0: the one current at the call. Unused on the host target */
 };
 #define MARROW_CONFIG_INIT { sizeof(struct marrow_config), MARROW_TARGET_AUTO, 0, 0, NULL, NULL, NULL, NULL, 0 }

@@ -150,6 +150,10 @@ static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int
 	d->info.ordinal = ordinal;
 	TRY_CUDA(cudaGetDeviceProperties(&properties, ordinal));
 	memcpy(d->info.uuid, properties.uuid.bytes, sizeof d->info.uuid);
+	if (cudaDeviceGetPCIBusId(d->info.bus, sizeof d->info.bus, ordinal) != cudaSuccess) {
+		(void)cudaGetLastError();
+		d->info.bus[0] = 0;
+	}
 	TRY_CUDA(cudaFree(NULL)); /* the primary context */
 	if (!mrw_cuda_driver())
 		return mrw_fail(MARROW_UNSUPPORTED, "the CUDA driver lacks virtual memory management; a driver of CUDA 12 or later is needed");
