@@ -7,6 +7,7 @@
 #include "support/hosts.h"
 #include "support/world.h"
 
+#include "collectives/schedule.h"
 #include "collectives/select.h"
 #include "collectives/tree.h"
 #include "boot.h"
