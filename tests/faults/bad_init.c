@@ -203,10 +203,22 @@ static void disagreements(void)
 		check_inits("different hosts", all, MAX, 1);
 		id = new_id();
 		for (uint32_t r = 0; r < MAX; r++)
-			all[r] = (struct attempt){.nranks = MAX, .rank = r, .id = &id, .want = MARROW_MISMATCH, .words = "rank 0|rank 1|algorithm|MARROW_ALGO",
-				.config = config_of(20000, NULL, r == 1 ? "bulk" : "oneshot")};
+			all[r] = (struct attempt){.nranks = MAX, .rank = r, .id = &id, .want = MARROW_MISMATCH, .words = "rank 4 (|has MARROW_ALGO=bulk|rank 0 (|has MARROW_ALGO=oneshot: set",
+				.config = config_of(20000, NULL, r == 4 ? "bulk" : "oneshot")};
 		check_inits("different algorithms", all, MAX, 1);
 	}
+	id = new_id();
+	for (uint32_t r = 0; r < MAX; r++)
+		all[r] = (struct attempt){.nranks = MAX, .rank = r, .id = &id, .want = MARROW_MISMATCH, .words = "rank 3 (|has MARROW_ALGO=ring|rank 0 (|has no MARROW_ALGO: set",
+			.config = config_of(20000, NULL, r >= 3 ? "ring" : NULL)};
+	check_inits("an algorithm on some ranks", all, MAX, 1);
+	/* A limit of each rank's own: the least counts, and that all came to the same is proved at the end. */
+	id = new_id();
+	for (uint32_t r = 0; r < MAX; r++) {
+		all[r] = (struct attempt){.nranks = MAX, .rank = r, .id = &id, .want = MARROW_SUCCESS, .words = "", .config = config_of(20000, NULL, NULL)};
+		all[r].config.max_ctas = r % 3 * (r + 1);
+	}
+	check_inits("different limits", all, MAX, 1);
 	id = new_id();
 	for (uint32_t r = 0; r < MAX; r++)
 		all[r] = (struct attempt){.nranks = MAX, .rank = r, .id = &id, .want = MARROW_SUCCESS, .words = "",

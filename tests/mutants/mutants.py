@@ -26,6 +26,8 @@ LINE_HOST = "src/device/line_host.h"
 RUN = "src/collectives/run_host.h"
 MOVE_BULK = "src/collectives/move_bulk.h"
 LAUNCH = "src/launch.c"
+COMM = "src/comm.c"
+TERMS = "src/terms.c"
 POST = "src/proxyless/post.h"
 FAR = "src/device/far.h"
 SEND = "src/device/send.h"
@@ -323,4 +325,11 @@ MUTANTS = [
     Mutant("who is left out is not compared", [("src/boot_root.c", "if (without_of(hello) != boot->without)", "if (without_of(hello) == ~0ull)")],
            ["shrink"]),
     Mutant("the root does not go on listening", [("src/boot_setup.c", "MRW_TRY_GOTO(listen_again(&setup));", "")], ["shrink"]),
+
+    # What ranks agree on.
+    Mutant("an algorithm that only some ranks ask for passes", [(COMM, "\tmine->terms.value[MRW_TERM_ALGO] = (uint64_t)(int64_t)comm->forced_algo;\n", "")],
+           ["split"]),
+    Mutant("a rank's own limit of channels counts", [(COMM, "if (all[r].max_ctas && (all", "if (r == comm->rank && all[r].max_ctas && (all")],
+           ["lifetimes"]),
+    Mutant("the last rank's terms are not looked at", [(TERMS, "*rank < nranks; (*rank)++", "*rank + 1 < nranks; (*rank)++")], ["terms"]),
 ]
