@@ -3,6 +3,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "choice.h"
 #include "mrw_build.h"
 #include "terms.h"
 
@@ -110,14 +111,15 @@ struct introduction {
 	uint64_t process[2];     /* pid and a random number: equal for ranks of one process */
 	uint64_t host[2];        /* hash of the host identity */
 	uint32_t max_ctas;
-	uint32_t reserved;
+	uint32_t refused;        /* 1: its calibration table */
+	uint32_t cores, reserved;
 	struct mrw_device_info device;
 	char host_name[128];     /* the identity, for messages */
 };
 
 /* What it says when all its paths are proved. */
 struct conclusion {
-	struct mrw_terms terms;  /* as they came out, now with the NICs */
+	struct mrw_terms terms;  /* as they came out, now with NICs and choices */
 	uint32_t whole;          /* lines arrive whole */
 	uint32_t reserved;
 };
@@ -180,6 +182,12 @@ enum marrow_status mrw_choose_runtime(enum marrow_target target, const struct mr
 	return MARROW_SUCCESS;
 }
 
+static uint32_t cores(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+	return n > 0 ? (uint32_t)n : 1;
+}
+
 static void introduce(struct marrow_comm *comm, struct introduction *mine)
 {
 	memset(mine, 0, sizeof *mine);
@@ -188,6 +196,10 @@ static void introduce(struct marrow_comm *comm, struct introduction *mine)
 	mine->terms.value[MRW_TERM_WIRE] = MRW_WIRE_VERSION;
 	mine->terms.value[MRW_TERM_TARGET] = comm->device.runtime->target;
 	mine->terms.value[MRW_TERM_ALGO] = (uint64_t)(int64_t)comm->forced_algo;
+	if (comm->init.tuning[0]) {
+		comm->tuning = mrw_choice_read(&comm->device, comm->init.tuning, &mine->terms.value[MRW_TERM_TUNING]);
+		mine->refused = comm->tuning == NULL;
+	}
 	mine->process[0] = (uint64_t)getpid();
 	mine->process[1] = nonce;
 	if (comm->init.host_id[0])
@@ -196,6 +208,7 @@ static void introduce(struct marrow_comm *comm, struct introduction *mine)
 		default_host_id(mine->host_name, sizeof mine->host_name);
 	hash_text(mine->host_name, mine->host);
 	mine->max_ctas = comm->max_ctas;
+	mine->cores = cores();
 	mine->device = comm->device.info;
 	const char *blocking = mrw_env_foreign("CUDA_LAUNCH_BLOCKING");
 	mine->device.shared = comm->device.runtime->target == MARROW_TARGET_CUDA && blocking && strcmp(blocking, "1") == 0;
@@ -227,12 +240,29 @@ static enum marrow_status compare_terms(const struct marrow_comm *comm, const st
 	return mrw_fail(MARROW_MISMATCH, "%s", text);
 }
 
+/* A table that one rank refuses, because its machine is another one perhaps, is used by none. */
+static void drop_refused(struct marrow_comm *comm, struct introduction *all)
+{
+	uint32_t first = 0;
+	while (first < comm->nranks && !all[first].refused)
+		first++;
+	if (first == comm->nranks)
+		return;
+	if (comm->tuning)
+		mrw_log(MRW_LOG_WARN, "MARROW_TUNING: %s refused its table (see its warning): no rank of this communicator uses one", mrw_boot_name(comm->boot, first));
+	free(comm->tuning);
+	comm->tuning = NULL;
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		all[r].terms.value[MRW_TERM_TUNING] = 0;
+}
+
 /* Everything in which ranks must agree; every rank reaches the same verdict. */
-static enum marrow_status compare(const struct marrow_comm *comm, const struct introduction *all)
+static enum marrow_status compare(struct marrow_comm *comm, struct introduction *all)
 {
 	struct mrw_terms terms[MRW_MAX_RANKS];
 	if (comm->nranks > MRW_MAX_RANKS)
 		return mrw_fail(MARROW_UNSUPPORTED, "%u ranks: at most %u", comm->nranks, MRW_MAX_RANKS);
+	drop_refused(comm, all);
 	for (uint32_t r = 0; r < comm->nranks; r++)
 		terms[r] = all[r].terms;
 	MRW_TRY(compare_terms(comm, terms));
@@ -491,6 +521,11 @@ static enum marrow_status conclude(struct marrow_comm *comm)
 	struct mrw_terms terms[MRW_MAX_RANKS];
 	memset(&mine, 0, sizeof mine);
 	mine.terms = outcome(comm);
+	for (int lines = 0; lines < 2; lines++) { /* what is chosen in either case */
+		comm->lines = lines;
+		uint64_t digest = mrw_choice_prepare(comm, comm->tuning);
+		mine.terms.value[MRW_TERM_CHOICES] = mrw_terms_digest(mine.terms.value[MRW_TERM_CHOICES], &digest, sizeof digest);
+	}
 	mine.whole = comm->args.layout.lines > 0 && comm->page->torn == 0;
 	MRW_TRY(mrw_boot_allgather(comm->boot, &mine, all, sizeof mine));
 	comm->lines = true;
@@ -501,6 +536,8 @@ static enum marrow_status conclude(struct marrow_comm *comm)
 	if (!comm->lines && comm->args.layout.lines > 0 && comm->rank == 0)
 		mrw_log(MRW_LOG_WARN, "lines of %u bytes do not arrive whole, or not in time, between these ranks: middle-sized messages take other ways",
 			MRW_LINE_BYTES);
+	mrw_choice_prepare(comm, comm->tuning);
+	mrw_choice_tell_all(comm);
 	enum marrow_status status = compare_terms(comm, terms);
 	return status == MARROW_SUCCESS ? status : fail_together(comm, status);
 }
@@ -528,8 +565,7 @@ static enum marrow_status prove(struct marrow_comm *comm)
  * ranks may share a core all the same. */
 static uint32_t spin_limit(uint32_t nranks)
 {
-	long cores = sysconf(_SC_NPROCESSORS_ONLN);
-	return cores > 0 && (uint32_t)cores >= nranks ? 64 : 0;
+	return cores() >= nranks ? 64 : 0;
 }
 
 static void host_watch(void *p, uint32_t peer)
@@ -566,6 +602,9 @@ static enum marrow_status join(struct marrow_comm *comm)
 	if (comm->hosts > 1)
 		MRW_TRY_GOTO(load_spanning(comm, all));
 	comm->channel_cap = agree_channels(comm, all);
+	comm->cores = host ? all[0].cores : 0;
+	for (uint32_t r = 1; r < comm->nranks && host; r++)
+		comm->cores = all[r].cores < comm->cores ? all[r].cores : comm->cores;
 	comm->args.layout = make_layout(comm, host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
 	comm->args.spin_limit = spin_limit(comm->nranks);
 	if (host) {
@@ -588,6 +627,8 @@ static enum marrow_status join(struct marrow_comm *comm)
 	MRW_TRY_GOTO(prove(comm));
 fail:
 	free(all);
+	free(comm->tuning);
+	comm->tuning = NULL;
 	return status;
 }
 
@@ -612,6 +653,7 @@ enum marrow_status mrw_comm_build(struct marrow_comm *comm)
 	comm->args.nranks = comm->nranks;
 	comm->args.deadline_ns = (comm->timeout_ms ? comm->timeout_ms : MRW_DEFAULT_WAIT_MS) * 1000000;
 	comm->args.note_ns = MRW_NOTE_NS;
+	comm->tells = mrw_log_topic_enabled(MRW_TOPIC_SELECT);
 	comm->channel_cap = comm->max_ctas ? comm->max_ctas : MRW_MAX_CHANNELS; /* of one rank; join() agrees on another */
 	if (comm->nranks > 1)
 		MRW_TRY_GOTO(join(comm));

@@ -39,6 +39,7 @@ struct mrw_init {
 	char host_id[128];
 	char ifname[64];
 	char nics[256];
+	char tuning[512];            /* MARROW_TUNING: a path, "" none */
 	enum marrow_target target;
 	struct marrow_comm *parent;  /* split, shrink: NULL else; it may be gone by the end of a group: see parent_generation */
 	uint64_t parent_generation;
@@ -69,6 +70,11 @@ struct marrow_comm {
 	struct mrw_reach reach;      /* more than one rank: who is a peer */
 	struct mrw_args args;        /* the constant part of every launch */
 	bool lines;                   /* lines (device/line.h) arrive whole between all ranks */
+	struct mrw_tuning *tuning;   /* while init runs */
+	struct mrw_choices choices;  /* more than one rank */
+	bool tells;                  /* the topic select is on */
+	uint64_t told[MRW_FUNC_COUNT][MRW_ALGO_COUNT]; /* what was told of it: bit c - 1: over c channels */
+	uint32_t cores;              /* host target: of a host, the least there are */
 	uint32_t channel_cap;
 	uint32_t max_ctas;
 	int32_t forced_algo;
@@ -142,6 +148,10 @@ struct marrow_comm *mrw_comm_child(const struct marrow_comm *parent, const struc
 /* The blocking part of marrow_comm_split(): takes part in the parent's exchange, even if split was refused here (async_status, error),
  * and builds. MARROW_NO_COLOR: child->nranks is 0 and nothing was built. On failure all is undone but the handle. */
 enum marrow_status mrw_split_build(struct marrow_comm *child);
+
+/* choice.c */
+/* The plan of a call; bytes as in struct mrw_args. Reads only. */
+struct mrw_plan mrw_comm_choose(const struct marrow_comm *comm, enum mrw_func func, uint64_t bytes);
 
 /* launch.c */
 enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,

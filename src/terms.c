@@ -40,7 +40,14 @@ static void value_text(enum mrw_term term, uint64_t value, char *text, size_t by
 		else
 			snprintf(text, bytes, "%s=%s", names[term], mrw_algo_name((enum mrw_algo)value));
 		break;
+	case MRW_TERM_TUNING:
+		if (value == 0)
+			snprintf(text, bytes, "no %s", names[term]);
+		else
+			snprintf(text, bytes, "%s table %016llx", names[term], (unsigned long long)value);
+		break;
 	case MRW_TERM_LAYOUT:
+	case MRW_TERM_CHOICES:
 		snprintf(text, bytes, "%s %016llx", names[term], (unsigned long long)value);
 		break;
 	default:

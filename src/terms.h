@@ -17,12 +17,14 @@
 	X(WIRE, "wire version", "install one version everywhere") \
 	X(TARGET, "target", "set MARROW_TARGET or config.target equally on all ranks") \
 	X(ALGO, "MARROW_ALGO", "set MARROW_ALGO or config.algo equally on all ranks") \
+	X(TUNING, "MARROW_TUNING", "set MARROW_TUNING equally on all ranks, to the same table") \
 	X(CHANNELS, "channel limit", MRW_TERM_BUG) \
 	X(HOSTS, "number of hosts", MRW_TERM_BUG) \
 	X(RANKS_A_HOST, "ranks a host", MRW_TERM_BUG) \
 	X(WAYS, "way between hosts", MRW_TERM_BUG) \
 	X(NICS, "NICs a rank", MRW_TERM_BUG) \
-	X(LAYOUT, "layout of shared memory", MRW_TERM_BUG)
+	X(LAYOUT, "layout of shared memory", MRW_TERM_BUG) \
+	X(CHOICES, "choice of algorithms", MRW_TERM_BUG)
 #define MRW_TERM_BUG "it follows from what all ranks said, so their builds differ: install the same one everywhere"
 
 enum mrw_term {

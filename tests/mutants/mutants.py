@@ -28,6 +28,7 @@ MOVE_BULK = "src/collectives/move_bulk.h"
 LAUNCH = "src/launch.c"
 COMM = "src/comm.c"
 TERMS = "src/terms.c"
+TUNING = "src/collectives/tuning.c"
 POST = "src/proxyless/post.h"
 FAR = "src/device/far.h"
 SEND = "src/device/send.h"
@@ -332,4 +333,12 @@ MUTANTS = [
     Mutant("a rank's own limit of channels counts", [(COMM, "if (all[r].max_ctas && (all", "if (r == comm->rank && all[r].max_ctas && (all")],
            ["lifetimes"]),
     Mutant("the last rank's terms are not looked at", [(TERMS, "*rank < nranks; (*rank)++", "*rank + 1 < nranks; (*rank)++")], ["terms"]),
+
+    # Choices.
+    Mutant("a measured row ends one byte early", [(SELECT, "if (in->bytes <= rows[i].most && mrw", "if (in->bytes < rows[i].most && mrw")], ["select"]),
+    Mutant("a calibration table is not followed", [(SELECT, "if (count == 0 && f != MRW_FUNC_BARRIER)", "if (f != MRW_FUNC_BARRIER)")], ["select"]),
+    Mutant("a table of another machine is taken", [(TUNING, "if (r->machine && strcmp(r->tuning->machine, r->machine) != 0)", "if (!r->tuning->machine[0])")],
+           ["tuning"]),
+    Mutant("rows of a table may go down", [(TUNING, "if (same == 0 && row->most <= t->rows[i].most)", "if (same == 0 && row->most == t->rows[i].most)")],
+           ["tuning"]),
 ]

@@ -98,7 +98,7 @@ static bool open_launched(struct perf_worker *worker)
 	struct perf_run *run = worker->run;
 	struct perf_rank *rank = &worker->ranks[0];
 
-	if (!run->libraries[0].init_rank(&rank->comms[0], 0, NULL, 0))
+	if (!run->libraries[0].init_rank(&run->libraries[0], &rank->comms[0], 0, NULL, 0))
 		return false;
 	if (marrow_comm_rank(rank->comms[0], &rank->rank) != MARROW_SUCCESS ||
 	    marrow_comm_count(rank->comms[0], &run->nranks) != MARROW_SUCCESS ||
@@ -123,7 +123,7 @@ static bool open_comms(struct perf_worker *worker, uint32_t library)
 	for (uint32_t i = 0; good && i < worker->nranks; i++) {
 		struct perf_rank *rank = &worker->ranks[i];
 		good = (!run->cuda || cuda_good(device_set(rank->device))) &&
-		       lib->init_rank(&rank->comms[library], run->nranks, all, rank->rank);
+		       lib->init_rank(lib, &rank->comms[library], run->nranks, all, rank->rank);
 	}
 	good = good && lib->group_end();
 	free(all);
