@@ -18,11 +18,13 @@ static void cpu_name(char *text, size_t bytes)
 	text[0] = 0;
 	while (f && !text[0] && fgets(line, sizeof line, f)) {
 		char *value = strchr(line, ':');
-		if (value && strncmp(line, "model name", 10) == 0)
-			snprintf(text, bytes, "%s", value + 1);
+		if (value && value[1] == ' ' && strncmp(line, "model name", 10) == 0)
+			snprintf(text, bytes, "%.*s", (int)strcspn(value + 2, "\n"), value + 2); /* ": NAME" */
 	}
 	if (f)
 		fclose(f);
+	for (size_t end = strlen(text); end > 0 && text[end - 1] == ' ';)
+		text[--end] = 0;
 }
 
 void mrw_machine_name(const struct mrw_device *d, char *text, size_t bytes)

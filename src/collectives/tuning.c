@@ -72,8 +72,7 @@ static bool same_shape(const struct mrw_tuning_shape *a, const struct mrw_tuning
 	return a->nranks == b->nranks && a->hosts == b->hosts && a->fullest == b->fullest && a->peers == b->peers;
 }
 
-/* NULL, or why a shape has not that algorithm. */
-static const char *misfit(const struct mrw_tuning_shape *s, enum mrw_func func, enum mrw_algo algo)
+const char *mrw_tuning_misfit(const struct mrw_tuning_shape *s, enum mrw_func func, enum mrw_algo algo)
 {
 	bool rails = algo == MRW_ALGO_RAILSHOT || algo == MRW_ALGO_RAIL;
 	if (s->peers == MRW_PEERS_RING ? algo != MRW_ALGO_RING : s->peers == MRW_PEERS_RAILS ? !rails : rails || algo == MRW_ALGO_RING)
@@ -194,7 +193,7 @@ static bool read_row(struct reader *r, char *words[], uint32_t count)
 	if (algo < 0)
 		return refuse(r, "\"%.40s\" is no algorithm", words[1]);
 	row.algo = (enum mrw_algo)algo;
-	const char *why = misfit(&t->shapes[row.shape], row.func, row.algo);
+	const char *why = mrw_tuning_misfit(&t->shapes[row.shape], row.func, row.algo);
 	if (why)
 		return refuse(r, "%s of %s: %s", words[1], words[0], why);
 	if (strcmp(words[2], "max") == 0)
@@ -291,7 +290,7 @@ bool mrw_tuning_put(struct mrw_tuning *tuning, const struct mrw_tuning_shape *sh
 	while (at < tuning->nshapes && !same_shape(&tuning->shapes[at], shape))
 		at++;
 	for (uint32_t i = 0; i < count; i++)
-		if (misfit(shape, func, rows[i].algo) || (i > 0 && rows[i].most <= rows[i - 1].most))
+		if (mrw_tuning_misfit(shape, func, rows[i].algo) || (i > 0 && rows[i].most <= rows[i - 1].most))
 			return false;
 	if (count == 0 || count > MRW_TUNING_ROWS_A_CALL || rows[count - 1].most != UINT64_MAX || at == MRW_TUNING_SHAPES)
 		return false;

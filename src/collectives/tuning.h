@@ -67,6 +67,9 @@ bool mrw_tuning_put(struct mrw_tuning *tuning, const struct mrw_tuning_shape *sh
 /* What is written is read back to the same. False on a write error. */
 bool mrw_tuning_write(const struct mrw_tuning *tuning, FILE *file);
 
+/* NULL, or why a call of that shape does not have the algorithm: static text. */
+const char *mrw_tuning_misfit(const struct mrw_tuning_shape *shape, enum mrw_func func, enum mrw_algo algo);
+
 /* Functions that have algorithms, by the names of the public calls; MRW_FUNC_COUNT: none of them. */
 enum mrw_func mrw_tuning_func(const char *name);
 const char *mrw_tuning_func_name(enum mrw_func func);

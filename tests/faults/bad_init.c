@@ -340,6 +340,8 @@ static void no_such_interface(void *p)
 
 static void environment(void)
 {
+	static char far_path[600];
+	memset(far_path, 'x', sizeof far_path - 1);
 	static struct setting settings[] = {
 		{.name = "MARROW_TIMEOUT_MS", .value = "abc", .words = "MARROW_TIMEOUT_MS=abc|decimal|0 to"},
 		{.name = "MARROW_TIMEOUT_MS", .value = "-1", .words = "MARROW_TIMEOUT_MS=-1|0 to"},
@@ -356,6 +358,8 @@ static void environment(void)
 		{.name = "MARROW_ROOT", .value = "nowhere", .words = "\"nowhere\"|host:port", .by_env = true,
 		 .more = {"MARROW_NRANKS", "2", "MARROW_RANK", "0"}},
 		{.name = "RANK", .value = "x", .words = "RANK|\"x\"|number", .by_env = true},
+		{.name = "MARROW_TUNING", .value = far_path, .words = "MARROW_TUNING is longer than 511"},
+		{.name = "MARROW_TUNING", .value = "/nowhere", .warning = ""}, /* one rank has nothing to choose */
 		{.name = "MARROW_TIMEUOT_MS", .value = "1", .warning = "warn|MARROW_TIMEUOT_MS|no effect"},
 		{.name = "MARROW_TIMEOUT_MS", .value = "", .warning = ""},
 		{.name = "MARROW_MAX_CTAS", .value = "64", .warning = ""},

@@ -22,7 +22,7 @@ const char *perf_op_name(uint32_t op)
 	return op_names[op];
 }
 
-enum { OPT_TARGET = 256, OPT_RANKS, OPT_PROCESSES, OPT_JSON, OPT_COMPARE, OPT_ROUNDS, OPT_SEED, OPT_ALGOS, OPT_PERCENTILE };
+enum { OPT_TARGET = 256, OPT_RANKS, OPT_PROCESSES, OPT_JSON, OPT_COMPARE, OPT_ROUNDS, OPT_SEED, OPT_ALGOS, OPT_PERCENTILE, OPT_CALIBRATE };
 
 static const struct option long_options[] = {
 	{ "nthreads", required_argument, NULL, 't' },
@@ -66,6 +66,7 @@ static const struct option long_options[] = {
 	{ "percentile", required_argument, NULL, OPT_PERCENTILE },
 	{ "seed", required_argument, NULL, OPT_SEED },
 	{ "algos", required_argument, NULL, OPT_ALGOS },
+	{ "calibrate", required_argument, NULL, OPT_CALIBRATE },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -109,6 +110,8 @@ static const char help[] =
 	"      --compare LIB        time another libnccl.so.2 in turn with this library; adds its time and ours/theirs\n"
 	"      --algos A,B | all    time the library's algorithms, each forced, in turn with what it chooses; adds the best one's time and\n"
 	"                           chosen/best. One that cannot carry a call is left out\n"
+	"      --calibrate FILE     with --algos all: write which algorithm is the quickest at each size, for MARROW_TUNING=FILE. FILE may hold other\n"
+	"                           functions and shapes already. On an idle machine, from the first to the last size: -b 8 -e 64M -f 2\n"
 	"      --rounds N           timed loops a size, of which the median counts (1, with --compare or --algos 7)\n"
 	"      --percentile P       not the median of them but this one: a low one sees through what else the machine does (50)\n"
 	"Output\n"
@@ -254,6 +257,7 @@ static bool parse_flag(struct perf_options *o, int flag, const char *text)
 		return good;
 	case OPT_PERCENTILE: return parse_number(text, 0, 100, &o->percentile);
 	case OPT_ALGOS: return parse_algos(o, text);
+	case OPT_CALIBRATE: o->calibrate_path = text; return true;
 	case OPT_JSON: case 'J': o->json_path = text; return true;
 	case OPT_COMPARE: o->compare_path = text; return true;
 	case 'p': case 'R': case 'x': case 'D': case 'V': case 'I': case 'K': return ignore(o, flag, text);
@@ -269,6 +273,12 @@ static bool consistent(struct perf_options *o)
 	}
 	if (o->graph_launches && (o->blocking || o->null_stream)) {
 		fprintf(stderr, "-G excludes -z and -y: a graph is captured from a stream of its own, without waits\n");
+		return false;
+	}
+	if (o->calibrate_path && o->nalgos == 0)
+		(void)parse_algos(o, "all");
+	if (o->calibrate_path && (o->type == OPTION_ALL || o->op == OPTION_ALL || o->cycles != 1 || o->root == OPTION_ALL)) {
+		fprintf(stderr, "--calibrate: one type, operation and root, once through all sizes\n");
 		return false;
 	}
 	if (o->compare_path && o->nalgos) {

@@ -1,5 +1,5 @@
 /* report.c - the table of nccl-tests, and one JSON object a measurement. */
-#include "run.h"
+#include "calibrate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@ struct perf_report {
 	struct perf_worker *worker;
 	bool prints;
 	FILE *json;
+	struct perf_calibration *calibration; /* NULL: none */
 	uint64_t wrong, measurements;
 	double bus_sum;
 };
@@ -109,7 +110,7 @@ struct perf_report *report_open(struct perf_worker *worker)
 	}
 	if (report->prints)
 		print_settings(worker->run);
-	if (!print_devices(report)) {
+	if (!print_devices(report) || (worker->run->options.calibrate_path && !calibration_open(worker, &report->calibration))) {
 		if (report->json)
 			fclose(report->json);
 		free(report);
@@ -231,6 +232,8 @@ bool report_row(struct perf_report *report, const struct perf_test *test, const 
 	for (int in_place = 0; in_place < 2; in_place++) {
 		half.in_place = in_place != 0;
 		print_half(report, &half, &halves[in_place]);
+		if (report->calibration)
+			calibration_add(report->calibration, &half, &halves[in_place]);
 	}
 	if (run->options.timestamps)
 		print_timestamp();
@@ -252,6 +255,8 @@ bool report_close(struct perf_report *report, bool finished)
 	const struct perf_run *run = report->worker->run;
 	bool right = finished && report->wrong == 0;
 
+	if (!calibration_close(report->calibration, right))
+		right = false;
 	if (report->prints) {
 		printf("# %-20s : %llu %s\n", "Out of bounds values", (unsigned long long)report->wrong, right ? "OK" : "FAILED");
 		printf("# %-20s : %g \n", "Avg bus bandwidth",
