@@ -497,17 +497,6 @@ static enum marrow_status place_ranks(struct marrow_comm *comm, const struct int
 	return MARROW_SUCCESS;
 }
 
-/* Channels whose parts of the arena are not too small to be of use: many ranks get fewer. */
-static struct mrw_layout make_layout(struct marrow_comm *comm, uint64_t budget)
-{
-	struct mrw_layout l = mrw_reach_layout(&comm->reach, comm->channel_cap, budget);
-	while (comm->channel_cap > 1 && (l.units < 32 || l.units < 4 * l.cells || l.chunk_bytes < 512)) {
-		comm->channel_cap /= 2;
-		l = mrw_reach_layout(&comm->reach, comm->channel_cap, budget);
-	}
-	return l;
-}
-
 static bool keep_waiting(void *p)
 {
 	(void)p;
@@ -605,7 +594,7 @@ static enum marrow_status join(struct marrow_comm *comm)
 	comm->cores = host ? all[0].cores : 0;
 	for (uint32_t r = 1; r < comm->nranks && host; r++)
 		comm->cores = all[r].cores < comm->cores ? all[r].cores : comm->cores;
-	comm->args.layout = make_layout(comm, host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
+	comm->args.layout = mrw_reach_fit(&comm->reach, &comm->channel_cap, host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
 	comm->args.spin_limit = spin_limit(comm->nranks);
 	if (host) {
 		comm->args.watch = host_watch;

@@ -341,4 +341,6 @@ MUTANTS = [
            ["tuning"]),
     Mutant("rows of a table may go down", [(TUNING, "if (same == 0 && row->most <= t->rows[i].most)", "if (same == 0 && row->most == t->rows[i].most)")],
            ["tuning"]),
+    Mutant("a rank's bytes within the host are those of one peer", [("src/collectives/cost.c", "return w->blocks ? peers * w->bytes :", "return w->blocks ? w->bytes :")],
+           ["cost"]),
 ]
