@@ -1,4 +1,4 @@
-/* api.c - the public functions: argument checks, who may call when, hand over. */
+/* api.c - the public functions of a communicator's life: argument checks, who may call when, hand over. */
 #include "choice.h"
 #include "device/fault.h"
 
@@ -37,6 +37,15 @@ const char *marrow_last_error(const struct marrow_comm *comm)
 	return text;
 }
 
+/* A child that was forked has the memory of its parent's communicator, and its sockets: what it did would be done in the parent's name. */
+static enum marrow_status check_maker(const struct marrow_comm *comm, const char *call)
+{
+	if (comm->forks == mrw_comm_forks())
+		return MARROW_SUCCESS;
+	return mrw_fail(MARROW_INVALID_USAGE, "%s: this process was forked from the one that made the communicator of rank %u, where it goes on; make "
+			"another one here", call, comm->rank);
+}
+
 enum marrow_status mrw_comm_enter(struct marrow_comm *comm, const char *call)
 {
 	uint32_t idle = 0;
@@ -49,6 +58,7 @@ enum marrow_status mrw_comm_enter(struct marrow_comm *comm, const char *call)
 		return mrw_fail(MARROW_INVALID_USAGE, "%s: the communicator is made at marrow_group_end()", call);
 	if (!is_handle(comm, MRW_LIFE_LIVE))
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: not a live communicator (destroyed, or never made)", call);
+	MRW_TRY(check_maker(comm, call));
 	if (!__atomic_compare_exchange_n(&comm->busy, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return mrw_fail(MARROW_INVALID_USAGE, "%s: another thread is using the communicator of rank %u; use one thread at a time", call,
 				comm->rank);
@@ -414,6 +424,7 @@ enum marrow_status marrow_comm_destroy(struct marrow_comm *comm)
 		return MARROW_SUCCESS;
 	if (!is_handle(comm, MRW_LIFE_LIVE) && !is_handle(comm, MRW_LIFE_FINALIZED))
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_destroy: not a live communicator (destroyed twice?)");
+	MRW_TRY(check_maker(comm, "marrow_comm_destroy"));
 	MRW_TRY(check_no_queue(comm, "marrow_comm_destroy"));
 	if (!__atomic_compare_exchange_n(&comm->busy, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return mrw_fail(MARROW_INVALID_USAGE, "marrow_comm_destroy: another thread is using the communicator of rank %u; abort first, let "
@@ -462,10 +473,13 @@ enum marrow_status marrow_comm_abort(struct marrow_comm *comm)
 	if (!comm)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_abort: comm is NULL");
 	__atomic_fetch_add(&comm->aborting, 1, __ATOMIC_SEQ_CST);
-	if (is_handle(comm, MRW_LIFE_LIVE) || is_handle(comm, MRW_LIFE_FINALIZED))
-		abort_all(comm);
-	else
+	if (is_handle(comm, MRW_LIFE_LIVE) || is_handle(comm, MRW_LIFE_FINALIZED)) {
+		status = check_maker(comm, "marrow_comm_abort");
+		if (status == MARROW_SUCCESS)
+			abort_all(comm);
+	} else {
 		status = mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_abort: not a live communicator");
+	}
 	__atomic_fetch_sub(&comm->aborting, 1, __ATOMIC_SEQ_CST);
 	return status;
 }
@@ -473,126 +487,7 @@ enum marrow_status marrow_comm_abort(struct marrow_comm *comm)
 enum marrow_status marrow_comm_async_error(struct marrow_comm *comm, enum marrow_status *error)
 {
 	MRW_TRY(check_live(comm, error, "marrow_comm_async_error"));
+	MRW_TRY(check_maker(comm, "marrow_comm_async_error"));
 	*error = mrw_comm_look(comm, true);
 	return MARROW_SUCCESS;
-}
-
-/* What was planned goes into the group, or to the device. */
-static enum marrow_status issue_planned(struct marrow_comm *comm, enum marrow_status planned, struct mrw_task *task)
-{
-	if (planned == MARROW_SUCCESS)
-		planned = mrw_group_active() ? mrw_group_add(task) : mrw_issue(task);
-	return mrw_comm_leave(comm, planned);
-}
-
-/* The one way of every collective. */
-static enum marrow_status collective(const char *name, enum mrw_func func, const void *send, void *recv, size_t count,
-				     enum marrow_type type, enum marrow_op op, uint32_t root, struct marrow_comm *comm, void *stream)
-{
-	struct mrw_task task;
-	enum marrow_status status = mrw_comm_enter(comm, name);
-	if (status == MARROW_SUCCESS)
-		status = issue_planned(comm, mrw_plan_call(comm, func, send, recv, count, type, op, root, stream, &task), &task);
-	if (status != MARROW_SUCCESS)
-		mrw_group_failed(status);
-	return status;
-}
-
-enum marrow_status marrow_all_reduce(const void *send, void *recv, size_t count, enum marrow_type type, enum marrow_op op,
-				     struct marrow_comm *comm, void *stream)
-{
-	return collective("marrow_all_reduce", MRW_FUNC_ALL_REDUCE, send, recv, count, type, op, 0, comm, stream);
-}
-
-enum marrow_status marrow_broadcast(const void *send, void *recv, size_t count, enum marrow_type type, uint32_t root,
-				    struct marrow_comm *comm, void *stream)
-{
-	return collective("marrow_broadcast", MRW_FUNC_BROADCAST, send, recv, count, type, MARROW_SUM, root, comm, stream);
-}
-
-enum marrow_status marrow_all_gather(const void *send, void *recv, size_t count, enum marrow_type type, struct marrow_comm *comm,
-				     void *stream)
-{
-	return collective("marrow_all_gather", MRW_FUNC_ALL_GATHER, send, recv, count, type, MARROW_SUM, 0, comm, stream);
-}
-
-enum marrow_status marrow_reduce_scatter(const void *send, void *recv, size_t count, enum marrow_type type, enum marrow_op op,
-					 struct marrow_comm *comm, void *stream)
-{
-	return collective("marrow_reduce_scatter", MRW_FUNC_REDUCE_SCATTER, send, recv, count, type, op, 0, comm, stream);
-}
-
-enum marrow_status marrow_reduce(const void *send, void *recv, size_t count, enum marrow_type type, enum marrow_op op, uint32_t root,
-				 struct marrow_comm *comm, void *stream)
-{
-	return collective("marrow_reduce", MRW_FUNC_REDUCE, send, recv, count, type, op, root, comm, stream);
-}
-
-enum marrow_status marrow_reduce_scatter_v(const void *send, void *recv, const size_t *counts, enum marrow_type type, enum marrow_op op,
-					   struct marrow_comm *comm, void *stream)
-{
-	struct mrw_task task;
-	enum marrow_status status = mrw_comm_enter(comm, "marrow_reduce_scatter_v");
-	if (status == MARROW_SUCCESS)
-		status = issue_planned(comm, mrw_plan_call_v(comm, send, recv, counts, type, op, stream, &task), &task);
-	if (status != MARROW_SUCCESS)
-		mrw_group_failed(status);
-	return status;
-}
-
-enum marrow_status marrow_barrier(struct marrow_comm *comm, void *stream)
-{
-	return collective("marrow_barrier", MRW_FUNC_BARRIER, NULL, NULL, 0, MARROW_UINT8, MARROW_SUM, 0, comm, stream);
-}
-
-static enum marrow_status create_premulsum(enum marrow_op *op, const void *scalar, enum marrow_type type,
-					   enum marrow_scalar_residence residence, struct marrow_comm *comm)
-{
-	uint32_t bytes = mrw_type_bytes((uint32_t)type);
-	if (!op || !scalar)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_op_create_premulsum: %s is NULL", op ? "scalar" : "op");
-	if (bytes == 0)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_op_create_premulsum: %d is no element type", (int)type);
-	if (residence != MARROW_SCALAR_HOST && residence != MARROW_SCALAR_DEVICE)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_op_create_premulsum: %d is no residence", (int)residence);
-	const char *fault = residence == MARROW_SCALAR_DEVICE ? comm->device.runtime->buffer_fault(&comm->device, scalar) : NULL;
-	if (fault)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_op_create_premulsum: the scalar of rank %u (device %d) %s", comm->rank,
-				comm->device.info.ordinal, fault);
-	for (uint32_t i = 0; i < MRW_MAX_DYNAMIC_OPS; i++) {
-		struct mrw_dynamic_op *d = &comm->ops[i];
-		if (d->used)
-			continue;
-		memset(d, 0, sizeof *d);
-		d->used = true;
-		d->type = type;
-		d->residence = residence;
-		if (residence == MARROW_SCALAR_HOST)
-			memcpy(&d->scalar, scalar, bytes);
-		else
-			d->memory = scalar;
-		*op = (enum marrow_op)(MARROW_OP_DYNAMIC + i);
-		return MARROW_SUCCESS;
-	}
-	return mrw_fail(MARROW_INVALID_USAGE, "marrow_op_create_premulsum: rank %u holds %d operations already; destroy some", comm->rank,
-			MRW_MAX_DYNAMIC_OPS);
-}
-
-enum marrow_status marrow_op_create_premulsum(enum marrow_op *op, const void *scalar, enum marrow_type type,
-					      enum marrow_scalar_residence residence, struct marrow_comm *comm)
-{
-	MRW_TRY(mrw_comm_enter(comm, "marrow_op_create_premulsum"));
-	return mrw_comm_leave(comm, create_premulsum(op, scalar, type, residence, comm));
-}
-
-enum marrow_status marrow_op_destroy(enum marrow_op op, struct marrow_comm *comm)
-{
-	int64_t index = (int64_t)op - MARROW_OP_DYNAMIC;
-	MRW_TRY(mrw_comm_enter(comm, "marrow_op_destroy"));
-	enum marrow_status status = MARROW_SUCCESS;
-	if (index < 0 || index >= MRW_MAX_DYNAMIC_OPS || !comm->ops[index].used)
-		status = mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_op_destroy: %d is no premulsum operation of this communicator", (int)op);
-	else
-		comm->ops[index].used = false;
-	return mrw_comm_leave(comm, status);
 }

@@ -51,6 +51,7 @@ struct mrw_boot {
 	uint64_t exchanges;
 	struct mrw_boot_link *links;
 	uint32_t nlinks;
+	struct mrw_boot_cost met; /* spent while the ranks met, but for links */
 	uint8_t *heard;         /* a rank's notices so far: bit per kind */
 	struct mrw_boot_news *news;
 	bool troubled;          /* an abort, death or fault is known: no exchange can succeed */
@@ -70,9 +71,11 @@ struct mrw_boot {
 	struct mrw_boot_stash *stash;
 };
 
+/* Neighbours of a rank: at distance 1, 2, 4, ... < nranks, both ways round. Returns how many. */
+uint32_t mrw_boot_neighbours(uint32_t rank, uint32_t nranks, uint32_t neighbours[MRW_BOOT_LINKS_MAX]);
 /* NULL: not a neighbour. */
 struct mrw_boot_link *mrw_boot_link_to(struct mrw_boot *boot, uint32_t rank);
-/* Fills members and names; table: nranks members, or NULL for this rank alone. */
+/* Fills members and names; table: nranks members, those that are not known yet all zeros. */
 enum marrow_status mrw_boot_set_members(struct mrw_boot *boot, const struct mrw_boot_member *table);
 
 /* boot_setup.c: meets all ranks; on success all links are up. */

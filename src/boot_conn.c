@@ -46,6 +46,8 @@ bool mrw_conn_push(struct mrw_conn *conn, enum mrw_frame_type type, uint64_t tag
 	while (*last)
 		last = &(*last)->next;
 	*last = frame;
+	conn->frames++;
+	conn->bytes += frame->bytes;
 	mrw_conn_flush(conn);
 	return true;
 }

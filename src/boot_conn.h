@@ -10,7 +10,7 @@
 enum mrw_frame_type {
 	MRW_FRAME_HELLO = 1,   /* first frame of a connection, by the side that dialled */
 	MRW_FRAME_WELCOME = 2, /* root to a rank: you have joined */
-	MRW_FRAME_TABLE = 3,   /* root to a rank: all ranks */
+	MRW_FRAME_TABLE = 3,   /* root to a rank: struct mrw_boot_table */
 	MRW_FRAME_LINKED = 4,  /* answer to a hello between neighbours; tag: the answering rank */
 	MRW_FRAME_READY = 5,   /* rank to root: all my links are up */
 	MRW_FRAME_GO = 6,      /* root to a rank: everybody is ready */
@@ -38,6 +38,7 @@ struct mrw_conn {
 	size_t header_moved;
 	struct mrw_frame *in;   /* being received */
 	struct mrw_frame *out;  /* to be sent, first first; data[] begins with the header */
+	uint64_t frames, bytes; /* pushed so far */
 };
 
 enum mrw_conn_result {

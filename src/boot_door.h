@@ -18,7 +18,7 @@ enum {
 
 enum mrw_hello_kind { MRW_HELLO_JOIN = 1, MRW_HELLO_LINK = 2 };
 
-/* What a rank says of itself, to all ranks through the root's table. Wire format; texts are terminated. */
+/* What a rank says of itself, to its neighbours through the root's table, to all by mrw_boot_introduce(). Wire format; texts are terminated. */
 struct mrw_boot_member {
 	uint64_t swap_le;       /* name of its socket for descriptors */
 	uint32_t pid_le;
@@ -28,6 +28,12 @@ struct mrw_boot_member {
 	uint8_t reserved[2];
 };
 _Static_assert(sizeof(struct mrw_boot_member) == 120, "struct mrw_boot_member is a wire format");
+
+/* The first is the rank to which it goes, then its neighbours as mrw_boot_neighbours() names them. Wire format. */
+struct mrw_boot_table {
+	uint32_t root_le, reserved_le;
+	struct mrw_boot_member members[];
+};
 
 /* First frame of a connection. Wire format. */
 struct mrw_hello {

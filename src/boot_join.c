@@ -192,22 +192,23 @@ static enum marrow_status find_root(struct mrw_setup *setup)
 
 enum marrow_status mrw_join_hear(struct mrw_setup *setup, const struct mrw_frame *frame)
 {
-	size_t bytes = sizeof(struct mrw_boot_member) * setup->boot->nranks;
-	uint32_t root_le;
+	uint32_t neighbours[MRW_BOOT_LINKS_MAX], count = mrw_boot_neighbours(setup->boot->rank, setup->boot->nranks, neighbours);
+	const struct mrw_boot_table *table = (const void *)frame->data;
 
 	if (frame->type == MRW_FRAME_GO && setup->linking) {
 		setup->go = true;
 		return MARROW_SUCCESS;
 	}
-	if (frame->type != MRW_FRAME_TABLE || setup->table || frame->bytes != bytes + sizeof root_le)
+	if (frame->type != MRW_FRAME_TABLE || setup->table || frame->bytes != sizeof *table + (1 + count) * sizeof table->members[0])
 		return mrw_fail(MARROW_INTERNAL_ERROR, "the root sent a frame of type %u and %zu bytes during set-up",
 				frame->type, frame->bytes);
-	setup->table = malloc(bytes);
+	setup->table = calloc(setup->boot->nranks, sizeof *setup->table);
 	if (!setup->table)
 		return mrw_fail(MARROW_OUT_OF_MEMORY, "no memory for a table of %u ranks", setup->boot->nranks);
-	memcpy(&root_le, frame->data, sizeof root_le);
-	memcpy(setup->table, frame->data + sizeof root_le, bytes);
-	setup->root_rank = le32toh(root_le);
+	setup->table[setup->boot->rank] = table->members[0];
+	for (uint32_t i = 0; i < count; i++)
+		setup->table[neighbours[i]] = table->members[1 + i];
+	setup->root_rank = le32toh(table->root_le);
 	if (setup->root_rank >= setup->boot->nranks)
 		return mrw_fail(MARROW_INTERNAL_ERROR, "the root says it is rank %u of %u", setup->root_rank,
 				setup->boot->nranks);
@@ -234,7 +235,7 @@ enum marrow_status mrw_join_run(struct mrw_setup *setup)
 	char text[MRW_ADDR_TEXT_BYTES];
 
 	MRW_TRY(find_root(setup));
-	control->conn.max_bytes = sizeof(struct mrw_boot_member) * setup->boot->nranks + MRW_ERROR_TEXT_BYTES;
+	control->conn.max_bytes = sizeof(struct mrw_boot_table) + sizeof(struct mrw_boot_member) * (1 + MRW_BOOT_LINKS_MAX) + MRW_ERROR_TEXT_BYTES;
 	while (!setup->go) {
 		uint64_t now = mrw_boot_now_ms();
 

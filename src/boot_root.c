@@ -208,6 +208,29 @@ static void push_all(struct mrw_setup *setup, enum mrw_frame_type type, uint64_t
 			mrw_conn_push(&setup->controls[i].conn, type, tag, payload, bytes);
 }
 
+/* To each rank what it needs to find its neighbours: all of the table to all would be n * n entries. */
+static enum marrow_status push_tables(struct mrw_setup *setup)
+{
+	uint32_t n = setup->boot->nranks, neighbours[MRW_BOOT_LINKS_MAX];
+	struct mrw_boot_table *table = malloc(sizeof *table + (1 + MRW_BOOT_LINKS_MAX) * sizeof table->members[0]);
+
+	if (!table)
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "no memory for the bootstrap");
+	table->root_le = htole32(setup->boot->rank);
+	table->reserved_le = 0;
+	for (uint32_t rank = 0; rank < n; rank++) {
+		uint32_t count = mrw_boot_neighbours(rank, n, neighbours);
+
+		table->members[0] = setup->table[rank];
+		for (uint32_t i = 0; i < count; i++)
+			table->members[1 + i] = setup->table[neighbours[i]];
+		if (setup->controls[rank].conn.fd >= 0)
+			mrw_conn_push(&setup->controls[rank].conn, MRW_FRAME_TABLE, 0, table, sizeof *table + (1 + count) * sizeof table->members[0]);
+	}
+	free(table);
+	return MARROW_SUCCESS;
+}
+
 /* Who waits in the backlog or comes a little late hears the verdict as well. */
 static void tell_latecomers(struct mrw_setup *setup, enum marrow_status status)
 {
@@ -237,15 +260,11 @@ enum marrow_status mrw_root_run(struct mrw_setup *setup)
 {
 	struct mrw_boot *boot = setup->boot;
 	enum marrow_status status = MARROW_SUCCESS;
-	uint32_t root_le = htole32(boot->rank);
-	uint8_t *table = NULL;
 	uint64_t look_ms;
-	size_t bytes = sizeof(struct mrw_boot_member) * boot->nranks;
 	static const uint8_t any[16];
 
 	setup->table = calloc(boot->nranks, sizeof *setup->table);
-	table = malloc(bytes + sizeof root_le);
-	if (!setup->table || !table) {
+	if (!setup->table) {
 		status = mrw_fail(MARROW_OUT_OF_MEMORY, "no memory for a table of %u ranks", boot->nranks);
 		goto fail;
 	}
@@ -263,9 +282,7 @@ enum marrow_status mrw_root_run(struct mrw_setup *setup)
 		look_ms = mrw_boot_now_ms() + PARENT_MS;
 		MRW_TRY_GOTO(mrw_setup_step(setup, boot->parent && look_ms < setup->deadline_ms ? look_ms : setup->deadline_ms));
 	}
-	memcpy(table, &root_le, sizeof root_le);
-	memcpy(table + sizeof root_le, setup->table, bytes);
-	push_all(setup, MRW_FRAME_TABLE, 0, table, bytes + sizeof root_le);
+	MRW_TRY_GOTO(push_tables(setup));
 	MRW_TRY_GOTO(mrw_setup_begin_links(setup));
 	while (mrw_setup_links_missing(setup) || count_missing(setup)) {
 		if (mrw_boot_now_ms() >= setup->deadline_ms + REPORT_MS) {
@@ -275,12 +292,10 @@ enum marrow_status mrw_root_run(struct mrw_setup *setup)
 		MRW_TRY_GOTO(mrw_setup_step(setup, setup->deadline_ms + REPORT_MS));
 	}
 	push_all(setup, MRW_FRAME_GO, 0, NULL, 0);
-	free(table);
 	return MARROW_SUCCESS;
 fail:
 	push_all(setup, MRW_FRAME_ERROR, status, mrw_error_text(), strlen(mrw_error_text()));
 	if (setup->table)
 		tell_latecomers(setup, status);
-	free(table);
 	return status;
 }

@@ -355,6 +355,11 @@ enum marrow_status mrw_boot_meet(struct mrw_boot *boot, const struct mrw_boot_id
 	for (uint32_t i = 0; i < setup.ncontrols; i++)
 		setup.controls[i].conn.fd = -1;
 	status = setup.is_root ? mrw_root_run(&setup) : mrw_join_run(&setup);
+	for (uint32_t i = 0; i < setup.ncontrols; i++) {
+		boot->met.messages += setup.controls[i].conn.frames;
+		boot->met.bytes += setup.controls[i].conn.bytes;
+		boot->met.links_meeting += setup.controls[i].conn.fd >= 0;
+	}
 	boot->root_rank = setup.root_rank;
 	boot->root_addr = setup.root_addr;
 	if (!setup.is_root && status == MARROW_SUCCESS) { /* its door stays open */

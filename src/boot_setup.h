@@ -1,7 +1,7 @@
 /* boot_setup.h - the state of one rank while the ranks meet.
  *
  * 1. Every rank but the root dials an address of the id, shows the key and says who and where it is (join). The root answers
- *    with welcome at once, and with the table when all are there.
+ *    with welcome at once, and when all are there with a table: that rank as the root sees it, and its neighbours.
  * 2. Neighbours (rank +- 2^k) connect: the lower rank dials, the higher one answers (link).
  * 3. Who has all links tells the root (ready); when all are, the root says go.
  * Any failure up to there goes to the root, which tells it to everybody: all ranks fail with one text. */
@@ -42,7 +42,7 @@ struct mrw_setup {
 	uint32_t njoined;       /* root: ranks present, itself included */
 	uint32_t arrivals;      /* root: hellos with the right key, good or bad */
 	uint32_t expected;      /* root: arrivals there will be, by the largest number of ranks that any rank knows of */
-	struct mrw_boot_member *table; /* NULL until known */
+	struct mrw_boot_member *table; /* by rank; NULL until known. Member: zeros but for itself and its neighbours */
 	uint32_t root_rank;
 	struct mrw_addr root_addr; /* member: where it met the root */
 	bool welcome, go;       /* member: has been told */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 static const uint8_t mapped_prefix[12] = {[10] = 0xff, [11] = 0xff};
 
@@ -133,7 +134,7 @@ static void tune(int fd)
 
 static int open_socket(int family)
 {
-	return socket(family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	return mrw_file_above_stdio(socket(family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
 enum marrow_status mrw_sock_listen(int *fd, const struct mrw_addr *addr, uint16_t port, struct mrw_addr *bound)
@@ -223,7 +224,7 @@ int mrw_sock_accept(int listen_fd, struct mrw_addr *peer)
 
 	do {
 		bytes = sizeof storage;
-		fd = accept4(listen_fd, (struct sockaddr *)&storage, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		fd = mrw_file_above_stdio(accept4(listen_fd, (struct sockaddr *)&storage, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
 	} while (fd < 0 && (errno == EINTR || errno == ECONNABORTED || errno == EPROTO || errno == ENETDOWN ||
 			    errno == ENONET || errno == EHOSTDOWN || errno == EHOSTUNREACH || errno == ENETUNREACH));
 	if (fd < 0)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "boot.h"
 
@@ -47,7 +48,7 @@ enum marrow_status mrw_boot_swap_open(struct mrw_boot *boot, uint64_t *name)
 
 	MRW_TRY(mrw_boot_id_random(name, sizeof *name));
 	bytes = socket_name(&sun, *name);
-	boot->swap_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	boot->swap_fd = mrw_file_above_stdio(socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 	if (boot->swap_fd < 0)
 		return mrw_sock_fail("a socket for passing descriptors");
 	if (setsockopt(boot->swap_fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
@@ -130,6 +131,7 @@ static enum marrow_status open_letter(struct mrw_boot *boot, int *fd, uint32_t *
 				if (*fd >= 0)
 					close(*fd);
 				memcpy(fd, (uint8_t *)header + at, sizeof *fd);
+				*fd = mrw_file_above_stdio(*fd);
 			}
 	}
 	*from = le32toh(letter.from_le);

@@ -25,24 +25,35 @@ struct mrw_boot_link *mrw_boot_link_to(struct mrw_boot *boot, uint32_t rank)
 	return NULL;
 }
 
-static void add_link(struct mrw_boot *boot, uint32_t rank)
+uint32_t mrw_boot_neighbours(uint32_t rank, uint32_t nranks, uint32_t neighbours[MRW_BOOT_LINKS_MAX])
 {
-	if (rank == boot->rank || mrw_boot_link_to(boot, rank))
-		return;
-	boot->links[boot->nlinks].rank = rank;
-	mrw_conn_start(&boot->links[boot->nlinks].conn, -1, NULL, 0);
-	boot->nlinks++;
+	uint32_t count = 0;
+
+	for (uint64_t distance = 1; distance < nranks; distance *= 2)
+		for (int down = 0; down < 2; down++) {
+			uint32_t at = (uint32_t)((rank + (down ? nranks - distance : distance)) % nranks), i = 0;
+
+			while (i < count && neighbours[i] != at)
+				i++;
+			if (i == count && at != rank)
+				neighbours[count++] = at;
+		}
+	return count;
 }
 
-/* Neighbours are the ranks at distance 1, 2, 4, ... < nranks, both ways round. */
 static enum marrow_status make_links(struct mrw_boot *boot)
 {
-	boot->links = calloc(MRW_BOOT_LINKS_MAX, sizeof *boot->links);
-	if (!boot->links)
+	uint32_t neighbours[MRW_BOOT_LINKS_MAX];
+
+	boot->nlinks = mrw_boot_neighbours(boot->rank, boot->nranks, neighbours);
+	boot->links = calloc(boot->nlinks, sizeof *boot->links);
+	if (!boot->links) {
+		boot->nlinks = 0;
 		return mrw_fail(MARROW_OUT_OF_MEMORY, "no memory for the bootstrap");
-	for (uint64_t distance = 1; distance < boot->nranks; distance *= 2) {
-		add_link(boot, (uint32_t)((boot->rank + distance) % boot->nranks));
-		add_link(boot, (uint32_t)((boot->rank + boot->nranks - distance) % boot->nranks));
+	}
+	for (uint32_t i = 0; i < boot->nlinks; i++) {
+		boot->links[i].rank = neighbours[i];
+		mrw_conn_start(&boot->links[i].conn, -1, NULL, 0);
 	}
 	return MARROW_SUCCESS;
 }
@@ -55,7 +66,12 @@ enum marrow_status mrw_boot_set_members(struct mrw_boot *boot, const struct mrw_
 	for (uint32_t i = 0; i < boot->nranks; i++) {
 		struct mrw_boot_member *member = &boot->members[i];
 
+		if (!table[i].pid_le && !table[i].host[0])
+			continue; /* not known yet */
 		mrw_conn_copy_text(member->host, sizeof member->host, table[i].host, sizeof table[i].host - 1);
+		for (int a = 0; a < MRW_BOOT_OWN_ADDRS; a++)
+			if (member->addrs[a].family != 4 && member->addrs[a].family != 6)
+				memset(&member->addrs[a], 0, sizeof member->addrs[a]);
 		snprintf(boot->names[i], sizeof boot->names[i], "rank %u (%s, pid %u, %s)", i, member->host,
 			 le32toh(member->pid_le), mrw_addr_text(&member->addrs[0], false, text));
 	}
@@ -316,6 +332,37 @@ enum marrow_status mrw_boot_allgather(struct mrw_boot *boot, const void *mine, v
 	return status;
 }
 
+enum marrow_status mrw_boot_introduce(struct mrw_boot *boot)
+{
+	struct mrw_boot_member *table;
+	enum marrow_status status;
+
+	if (boot->nranks == 1)
+		return MARROW_SUCCESS;
+	table = calloc(boot->nranks, sizeof *table);
+	if (!table) {
+		mrw_boot_tell(boot, MRW_NOTICE_FAULT, "has no memory for a table of all ranks");
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "no memory for a table of %u ranks", boot->nranks);
+	}
+	status = mrw_boot_allgather(boot, &boot->members[boot->rank], table, sizeof *table);
+	if (status == MARROW_SUCCESS)
+		status = mrw_boot_set_members(boot, table);
+	free(table);
+	return status;
+}
+
+void mrw_boot_get_cost(const struct mrw_boot *boot, struct mrw_boot_cost *cost)
+{
+	*cost = boot->met;
+	cost->links = boot->nlinks;
+	while (1ull << cost->rounds < boot->nranks)
+		cost->rounds++;
+	for (uint32_t i = 0; i < boot->nlinks; i++) {
+		cost->messages += boot->links[i].conn.frames;
+		cost->bytes += boot->links[i].conn.bytes;
+	}
+}
+
 enum marrow_status mrw_boot_barrier(struct mrw_boot *boot)
 {
 	return mrw_boot_allgather(boot, NULL, NULL, 0);
@@ -341,7 +388,7 @@ enum marrow_status mrw_boot_make_again_id(struct mrw_boot *boot, uint64_t withou
 		memcpy(id.addrs[i].port_be, first->again_port_be, sizeof id.addrs[i].port_be);
 	if (rank == boot->rank) {
 		/* A copy: should they not meet, they may try again. */
-		fd = fcntl(boot->again_fd, F_DUPFD_CLOEXEC, 0);
+		fd = fcntl(boot->again_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 		if (fd < 0)
 			return mrw_sock_fail("listening for the ranks that are left");
 		MRW_TRY(mrw_boot_id_offer(id.key, fd, &boot->again_bound));

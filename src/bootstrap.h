@@ -1,9 +1,10 @@
 /* bootstrap.h - ranks find each other over TCP, exchange small blocks, and notice when one of them goes.
  *
  * The id holds: magic, wire version, 16-byte random key, and the root's address(es). The root is whichever rank of the process
- * that made the id enters first; it accepts one connection a rank, checks key, version, size and rank, and answers with the
- * table of all ranks' listening addresses. Then every rank holds sockets to (r +- 2^k) mod n only; all-gather and barrier
- * run over these in ceil(log2 n) rounds (dissemination). No thread is started; after open nothing runs unless called.
+ * that made the id enters first; it accepts one connection a rank, checks key, version, size and rank, and answers with where
+ * that rank's neighbours (r +- 2^k) mod n listen. Then every rank holds sockets to these only; all-gather and barrier
+ * run over them in ceil(log2 n) rounds (dissemination). A rank sends O(log n) messages, the root 3 n short ones besides. No thread is
+ * started; after open nothing runs unless called.
  * A connection that does not show the key within 2 s is dropped and logged; it neither joins nor stalls anything.
  * The key travels in the clear: it keeps out accidents, scanners and other jobs, not someone who reads the wire.
  *
@@ -48,6 +49,9 @@ bool mrw_boot_is_gone(struct mrw_boot *boot, uint32_t rank);
  * timeout of any rank counts. */
 enum marrow_status mrw_boot_open(struct mrw_boot **boot, const struct marrow_unique_id *id, uint32_t rank, uint32_t nranks,
 				 const struct mrw_boot_options *options);
+/* An exchange by which all ranks learn of all: before it only neighbours are known by name. Once, before swap_fds and make_again_id, and
+ * before another thread knows of boot. */
+enum marrow_status mrw_boot_introduce(struct mrw_boot *boot);
 /* all: nranks blocks of bytes, block r from rank r; mine may be that block. Once a rank is known to be dead, at fault or aborted,
  * exchanges fail with MARROW_REMOTE_ERROR; a rank that fails alone (deadline, unequal bytes) tells the others as FAULT. */
 enum marrow_status mrw_boot_allgather(struct mrw_boot *boot, const void *mine, void *all, size_t bytes);
@@ -71,8 +75,16 @@ void mrw_boot_tell(struct mrw_boot *boot, enum mrw_boot_notice notice, const cha
  * without BYE gives DEAD. Call until false. While another thread exchanges, that thread reads and this returns what it found.
  * A child forked without exec holds its parent's sockets open: the parent's death shows only when the child is gone too. */
 bool mrw_boot_watch(struct mrw_boot *boot, struct mrw_boot_event *event);
-/* "rank 3 (hostname, pid 1234, 10.0.0.3)": names a rank for messages; static per boot. */
+/* "rank 3 (hostname, pid 1234, 10.0.0.3)", or "rank 3" of one not known yet: names a rank for messages; static per boot. */
 const char *mrw_boot_name(const struct mrw_boot *boot, uint32_t rank);
+/* What this rank has spent so far: sent, opened. Sockets that listen are not counted. */
+struct mrw_boot_cost {
+	uint64_t messages, bytes; /* exchanges included */
+	uint32_t rounds;          /* of one exchange */
+	uint32_t links;           /* sockets it keeps */
+	uint32_t links_meeting;   /* and those it had besides while the ranks met */
+};
+void mrw_boot_get_cost(const struct mrw_boot *boot, struct mrw_boot_cost *cost);
 /* NULL is allowed. Says nothing: tell BYE first if the leave is orderly. Waits up to 2 s for peers that have not yet taken what
  * they were sent (a large block of an exchange); otherwise at once. In a forked child it leaves the parent's links alone. */
 void mrw_boot_close(struct mrw_boot *boot);

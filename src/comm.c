@@ -27,8 +27,28 @@ static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct marrow_comm *free_first, *free_last;
 static uint64_t generations;
 
+/* Without a system call a process knows by this that it is another one. */
+static uint32_t forks;
+
+static void note_fork(void)
+{
+	forks++;
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, note_fork);
+}
+
+uint32_t mrw_comm_forks(void)
+{
+	return forks;
+}
+
 struct marrow_comm *mrw_comm_take(void)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, watch_forks);
 	pthread_mutex_lock(&handles_lock);
 	struct marrow_comm *comm = free_first;
 	uint64_t generation = ++generations;
@@ -43,6 +63,7 @@ struct marrow_comm *mrw_comm_take(void)
 		return NULL;
 	memset(comm, 0, sizeof *comm);
 	comm->generation = generation;
+	comm->forks = forks;
 	comm->page_fd = -1;
 	comm->arena.fd = -1;
 	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
@@ -573,6 +594,7 @@ static enum marrow_status join(struct marrow_comm *comm)
 	enum marrow_status status;
 	bool host = d->runtime->target == MARROW_TARGET_HOST;
 	MRW_TRY_GOTO(mrw_boot_open(&comm->boot, &comm->init.id, comm->rank, comm->nranks, &options));
+	MRW_TRY_GOTO(mrw_boot_introduce(comm->boot));
 	all = calloc(comm->nranks, sizeof *all);
 	if (!all) {
 		status = mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u ranks", comm->nranks);

@@ -52,6 +52,7 @@ struct mrw_init {
 struct marrow_comm {
 	uint32_t life;               /* enum mrw_life, atomic */
 	uint32_t busy;               /* 1 while a thread is inside, atomic */
+	uint32_t forks;              /* mrw_comm_forks() of the process that made it */
 	uint32_t aborting;           /* threads inside marrow_comm_abort(), atomic: an operation may leave, and its rank destroy, before them */
 	uint64_t generation;         /* of this handle's use: a call queued in a group belongs to one */
 	struct marrow_comm *next_free;
@@ -108,6 +109,10 @@ struct mrw_task {
 };
 
 /* comm.c */
+/* Forks between this process and the first one that used the library. */
+uint32_t mrw_comm_forks(void);
+/* Index in ops[] of a premulsum operation of comm, -1: it is none. Its value says which use of a handle it belongs to. */
+int32_t mrw_op_index(const struct marrow_comm *comm, enum marrow_op op);
 struct marrow_comm *mrw_comm_take(void);
 void mrw_comm_give_back(struct marrow_comm *comm);
 /* AUTO: cuda where build and machine have it. */

@@ -162,8 +162,8 @@ static enum marrow_status check_op(struct marrow_comm *comm, enum mrw_func func,
 		return MARROW_SUCCESS;
 	if (op >= MARROW_SUM && op <= MARROW_AVG)
 		return MARROW_SUCCESS;
-	int64_t index = (int64_t)op - MARROW_OP_DYNAMIC;
-	if (index < 0 || index >= MRW_MAX_DYNAMIC_OPS || !comm->ops[index].used)
+	int32_t index = mrw_op_index(comm, op);
+	if (index < 0)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: %d is no operation of this communicator: use marrow_op or "
 				"marrow_op_create_premulsum() of the same communicator", mrw_func_name(func), (int)op);
 	if (comm->ops[index].type != type)
@@ -182,7 +182,7 @@ static void describe_op(const struct marrow_comm *comm, enum marrow_op op, struc
 		args->reduction = reductions[op];
 		return;
 	}
-	const struct mrw_dynamic_op *d = &comm->ops[op - MARROW_OP_DYNAMIC];
+	const struct mrw_dynamic_op *d = &comm->ops[mrw_op_index(comm, op)];
 	args->reduction = MRW_RED_SUM;
 	args->scaled = d->residence == MARROW_SCALAR_DEVICE ? 2 : 1;
 	args->scalar = d->scalar;

@@ -11,7 +11,7 @@ static const char usage[] =
 	"Shows this machine, or the one recorded in FILE (- for standard input): marrow-topo's own text, NCCL's topology XML or\n"
 	"hwloc's XML.\n"
 	"  --json      all of it for programs\n"
-	"  --svg       a picture: NVLinks in green, NICs chosen in orange\n"
+	"  --svg       a picture: the machine, its rings, with --hosts rails and trees\n"
 	"  --text      the machine in the text form that FILE may have\n"
 	"  --nccl      the machine as NCCL's XML (NCCL_TOPO_FILE)\n"
 	"  --gpus      only these GPUs, in this order, by the numbers in their names or by name\n"
@@ -131,7 +131,10 @@ int main(int argc, char **argv)
 		topo_print_json(answers, stdout);
 		break;
 	case SVG:
-		topo_print_svg(answers, stdout);
+		if (!topo_print_svg(answers, stdout)) {
+			fputs("marrow-topo: no memory, or the picture could not be written\n", stderr);
+			goto done;
+		}
 		break;
 	case TEXT:
 		mrw_topo_write_text(topo, stdout);

@@ -22,7 +22,8 @@ void topo_print_people(const struct topo_answers *answers, FILE *file);
  * by name; widths are MB/s, one direction, null where unknown. */
 void topo_print_json(const struct topo_answers *answers, FILE *file);
 
-/* Devices in their places; NVLinks below them in green, each GPU's NICs above in orange. */
-void topo_print_svg(const struct topo_answers *answers, FILE *file);
+/* The machine with devices in their places, rings as loops, and where hosts are several their rails and trees; links have colours by bandwidth, each
+ * GPU's NICs are joined in orange. False: no memory, or a write error. */
+bool topo_print_svg(const struct topo_answers *answers, FILE *file);
 
 #endif

@@ -103,7 +103,7 @@ enum nccl_debug nccl_debug_level(void)
 {
 	int level = __atomic_load_n(&debug_level, __ATOMIC_RELAXED);
 	if (level < 0) {
-		level = read_level();
+		level = (int)read_level();
 		__atomic_store_n(&debug_level, level, __ATOMIC_RELAXED);
 	}
 	return (enum nccl_debug)level;

@@ -8,6 +8,9 @@
  * each stream used once, for any work, before ranks make their first calls on it side by side. Else a rank's kernel may stand behind one
  * that waits for it, until the deadline.
  *
+ * Processes: a communicator is its maker's. In a forked child the functions that would act on it refuse (MARROW_INVALID_USAGE) and change
+ * nothing; the child may make its own on the host target, while CUDA does not outlive a fork.
+ *
  * Every function returns a status; marrow_last_error() says in words who failed, on what, and what to do. */
 #ifndef MARROW_COMM_H
 #define MARROW_COMM_H

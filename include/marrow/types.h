@@ -77,7 +77,7 @@ enum marrow_type {
  * avg divides that sum once by the number of ranks (integers truncate towards zero). min and max: a NaN in any
  * input makes the result NaN. Every NaN result has one bit pattern: positive, quiet, payload zero (0x7fc00000, 0x7e00, ...), of the
  * 8-bit floats 0x7f. A result of these beyond the largest finite value, infinity included, becomes the largest finite value of its sign.
- * premulsum operations are made by marrow_op_create_premulsum() and have values from MARROW_OP_DYNAMIC up. */
+ * premulsum operations are made by marrow_op_create_premulsum() and have values from MARROW_OP_DYNAMIC up, which no two communicators share. */
 enum marrow_op {
 	MARROW_SUM = 0,
 	MARROW_PROD = 1,

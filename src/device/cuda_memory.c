@@ -1,7 +1,10 @@
 /* cuda_memory.c - memory of the CUDA target: arenas are VMM allocations that travel as file descriptors, the page is a registered memfd. */
 #include "cuda_support.h"
 
+#include "base/file.h"
+
 #include <cuda.h>
+#include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -112,9 +115,9 @@ enum marrow_status mrw_cuda_page_new(struct mrw_device *d, struct mrw_page **pag
 	enum marrow_status status = MARROW_SUCCESS;
 	cudaError_t error;
 	*page = NULL;
-	*fd = memfd_create("marrow-page", MFD_CLOEXEC);
-	if (*fd < 0 || fchmod(*fd, 0600) != 0 || ftruncate(*fd, (off_t)bytes) != 0) {
-		status = mrw_fail_errno(MARROW_SYSTEM_ERROR, "cannot create the status page (memfd_create); raise the file limit with ulimit -n");
+	*fd = mrw_file_above_stdio(memfd_create("marrow-page", MFD_CLOEXEC));
+	if (*fd < 0 || fchmod(*fd, 0600) != 0 || (errno = mrw_file_reserve(*fd, bytes)) != 0) {
+		status = mrw_fail_errno(MARROW_SYSTEM_ERROR, "cannot create the status page (memfd_create); raise the file limits with ulimit -n and -f");
 		goto fail;
 	}
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);

@@ -3,6 +3,7 @@
 #include "team.h"
 
 #include "base/error.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,14 +60,11 @@ static uint64_t page_round(uint64_t bytes)
 /* Anonymous shared memory with its pages reserved, so that "full" is an error here and no SIGBUS later. */
 static enum marrow_status memory_new(const char *name, uint64_t bytes, uint8_t **base, int *fd)
 {
-	*fd = memfd_create(name, MFD_CLOEXEC);
+	*fd = mrw_file_above_stdio(memfd_create(name, MFD_CLOEXEC));
 	if (*fd < 0)
 		return mrw_fail_errno(MARROW_SYSTEM_ERROR, "cannot create shared memory (memfd_create); raise the file limit with ulimit -n");
 	(void)fchmod(*fd, 0600);
-	int error;
-	do
-		error = posix_fallocate(*fd, 0, (off_t)bytes);
-	while (error == EINTR);
+	int error = mrw_file_reserve(*fd, bytes);
 	if (error != 0) {
 		errno = error;
 		enum marrow_status status = mrw_fail_errno(MARROW_OUT_OF_MEMORY, "cannot reserve %llu bytes of shared memory; free memory, "

@@ -244,6 +244,7 @@ static enum marrow_status find_mac(const struct mrw_link *link, const struct mrw
 	attr.sl = (uint8_t)nic->config.service_level;
 	memcpy(attr.grh.dgid.raw, to->gid, sizeof attr.grh.dgid.raw);
 	attr.grh.sgid_index = (uint8_t)nic->gid_index;
+	attr.grh.flow_label = mrw_path_flow(link, to);
 	attr.grh.hop_limit = HOPS;
 	attr.grh.traffic_class = (uint8_t)nic->config.traffic_class;
 	handle = nic->verbs->create_ah(nic->pd, &attr);
@@ -282,6 +283,7 @@ static enum marrow_status put_path(const struct mrw_link *link, const struct mrw
 		mrw_prm_set(path, MRW_PRM_PATH_GRH, to->global);
 		mrw_prm_set(path, MRW_PRM_PATH_TRAFFIC_CLASS, to->global ? config->traffic_class & 255 : 0);
 	} else {
+		uint32_t flow = mrw_path_flow(link, to);
 		uint8_t mac[6] = {0};
 
 		MRW_TRY(find_mac(link, to, mac));
@@ -290,8 +292,8 @@ static enum marrow_status put_path(const struct mrw_link *link, const struct mrw
 			    (uint32_t)mac[2] << 24 | (uint32_t)mac[3] << 16 | (uint32_t)mac[4] << 8 | mac[5]);
 		mrw_prm_set(path, MRW_PRM_PATH_DSCP, config->traffic_class >> 2 & 63);
 		mrw_prm_set(path, MRW_PRM_PATH_ETHERNET_PRIORITY, config->service_level & 7);
-		/* Routers spread flows by it; RoCE v2 takes the upper quarter. */
-		mrw_prm_set(path, MRW_PRM_PATH_UDP_PORT, 0xc000u | ((link->qpn ^ to->qpn * 7) & 0x3fff));
+		/* RoCE v2 takes the upper quarter. A label is folded as the kernel does it, so both ways make one port of it. */
+		mrw_prm_set(path, MRW_PRM_PATH_UDP_PORT, 0xc000u | ((flow ^ flow >> 14) & 0x3fff));
 	}
 	return MARROW_SUCCESS;
 }

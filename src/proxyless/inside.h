@@ -57,6 +57,10 @@ enum marrow_status mrw_verbs_connect(struct mrw_link *link, const struct mrw_pat
 void mrw_verbs_stop(struct mrw_link *link);
 void mrw_verbs_free(struct mrw_link *link);
 
+/* What routers spread flows by, as a flow label of 20 bits that is never 0: for 0 libmlx5 draws one, from a seed that threads share without a
+ * lock. */
+uint32_t mrw_path_flow(const struct mrw_link *link, const struct mrw_path *path);
+
 /* The whole pages around bytes at base. */
 void mrw_pages_around(void *base, uint64_t bytes, void **first, uint64_t *whole);
 /* What locked memory this process may have, in words: for messages. */

@@ -87,6 +87,11 @@ void mrw_link_get_memory(const struct mrw_link *link, struct mrw_link_memory *me
 	*memory = link->memory;
 }
 
+uint32_t mrw_path_flow(const struct mrw_link *link, const struct mrw_path *path)
+{
+	return ((link->qpn ^ path->qpn * 7) & 0x3fff) | 0x4000;
+}
+
 enum marrow_status mrw_link_connect(struct mrw_link *link, const struct mrw_link_address *peer)
 {
 	struct mrw_nic *nic = link->nic;

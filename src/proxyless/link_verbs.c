@@ -130,6 +130,7 @@ enum marrow_status mrw_verbs_connect(struct mrw_link *link, const struct mrw_pat
 		attr.ah_attr.is_global = 1;
 		memcpy(attr.ah_attr.grh.dgid.raw, to->gid, sizeof to->gid);
 		attr.ah_attr.grh.sgid_index = (uint8_t)nic->gid_index;
+		attr.ah_attr.grh.flow_label = mrw_path_flow(link, to);
 		attr.ah_attr.grh.hop_limit = HOPS;
 		attr.ah_attr.grh.traffic_class = (uint8_t)nic->config.traffic_class;
 	}

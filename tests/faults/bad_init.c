@@ -6,6 +6,7 @@
 #include "verdict.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -403,6 +404,15 @@ static uint64_t address_space(void)
 
 enum { INIT_FAILED, INIT_WORKED };
 
+/* stderr to nowhere. Returns what it was. */
+static int mute(void)
+{
+	int was = dup(STDERR_FILENO), nowhere = open("/dev/null", O_WRONLY);
+	dup2(nowhere, STDERR_FILENO);
+	close(nowhere);
+	return was;
+}
+
 static void squeeze_body(struct crew_member *self)
 {
 	const struct squeeze *s = self->arg;
@@ -412,7 +422,7 @@ static void squeeze_body(struct crew_member *self)
 	struct census before = census_take();
 	char text[1024];
 	int already = failures(); /* the parent's */
-	signal(SIGXFSZ, SIG_IGN);
+	int quiet = -1;
 	if (self->rank == 0)
 		expect_status("unique id", marrow_get_unique_id(&self->board->id), MARROW_SUCCESS, NULL, "");
 	meet(&self->board->meeting, self->size);
@@ -425,12 +435,19 @@ static void squeeze_body(struct crew_member *self)
 		} else if (s->of == SHORT_OF_MEMORY) {
 			amount += address_space();
 		}
+		/* What is logged may go to a file, which then is too large as well. */
+		if (s->of == SHORT_OF_FILE_BYTES)
+			quiet = mute();
 		set_soft(resource, amount, &saved);
 	}
 	enum marrow_status status = marrow_comm_init(&self->comm, self->size, &self->board->id, self->rank, &config);
 	snprintf(text, sizeof text, "%s", marrow_last_error(NULL));
 	if (self->rank == 1)
 		setrlimit(resource, &saved);
+	if (quiet >= 0) {
+		dup2(quiet, STDERR_FILENO);
+		close(quiet);
+	}
 	__atomic_fetch_add(&self->board->words[status == MARROW_SUCCESS ? INIT_WORKED : INIT_FAILED], 1, __ATOMIC_ACQ_REL);
 	meet(&self->board->meeting, self->size);
 	if (self->board->words[INIT_WORKED] == self->size) {

@@ -5,8 +5,11 @@
 #include "comm.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int failures;
@@ -265,6 +268,92 @@ static void stuck_operations(void)
 	mrw_comm_runtime = NULL;
 }
 
+/* What a forked child may do to its parent's communicator: nothing, and its own ones are its own. 0: all as it should be. */
+static int forked(struct marrow_comm *comm)
+{
+	enum marrow_status async;
+	uint32_t rank = 9;
+	int in = 1, out = 0;
+	failures = 0;
+	CHECK(marrow_comm_rank(comm, &rank) == MARROW_SUCCESS && rank < 2);
+	CHECK(marrow_all_reduce(&in, &out, 1, MARROW_INT32, MARROW_SUM, comm, NULL) == MARROW_INVALID_USAGE);
+	CHECK(strstr(marrow_last_error(NULL), "forked"));
+	CHECK(marrow_comm_async_error(comm, &async) == MARROW_INVALID_USAGE);
+	CHECK(marrow_comm_abort(comm) == MARROW_INVALID_USAGE);
+	CHECK(marrow_comm_finalize(comm) == MARROW_INVALID_USAGE);
+	CHECK(marrow_comm_destroy(comm) == MARROW_INVALID_USAGE);
+	struct marrow_comm *own = alone();
+	CHECK(marrow_all_reduce(&in, &out, 1, MARROW_INT32, MARROW_SUM, own, NULL) == MARROW_SUCCESS && out == 1);
+	CHECK(marrow_comm_destroy(own) == MARROW_SUCCESS);
+	return failures != 0;
+}
+
+static void forks(struct world_rank *self)
+{
+	struct marrow_comm *comm = self->comms[0];
+	enum marrow_status async = MARROW_INTERNAL_ERROR;
+	int in = 1, out = 0, status = 1;
+	if (self->rank == 0) {
+		pid_t child = fork();
+		if (child == 0)
+			_exit(forked(comm));
+		CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+	}
+	CHECK(marrow_all_reduce(&in, &out, 1, MARROW_INT32, MARROW_SUM, comm, NULL) == MARROW_SUCCESS && out == 2);
+	CHECK(marrow_comm_async_error(comm, &async) == MARROW_SUCCESS && async == MARROW_SUCCESS);
+}
+
+/* A premulsum operation belongs to its communicator, and to this use of a handle. */
+static void foreign_operations(void)
+{
+	struct marrow_comm *a = alone(), *b = alone();
+	enum marrow_op op;
+	float scalar = 2, in = 3, out = 0;
+	CHECK(marrow_op_create_premulsum(&op, &scalar, MARROW_FLOAT32, MARROW_SCALAR_HOST, a) == MARROW_SUCCESS);
+	CHECK(marrow_all_reduce(&in, &out, 1, MARROW_FLOAT32, op, b, NULL) == MARROW_INVALID_ARGUMENT);
+	CHECK(marrow_op_destroy(op, b) == MARROW_INVALID_ARGUMENT);
+	CHECK(marrow_all_reduce(&in, &out, 1, MARROW_FLOAT32, op, a, NULL) == MARROW_SUCCESS && out == 6);
+	for (int i = 0; i < 8; i++) { /* a's handle comes round again */
+		CHECK(marrow_comm_destroy(a) == MARROW_SUCCESS);
+		a = alone();
+		CHECK(marrow_op_destroy(op, a) == MARROW_INVALID_ARGUMENT);
+	}
+	CHECK(marrow_comm_destroy(a) == MARROW_SUCCESS);
+	CHECK(marrow_comm_destroy(b) == MARROW_SUCCESS);
+}
+
+/* Descriptors of ours below 3, where a program prints to. */
+static int low_files(void)
+{
+	int n = 0;
+	for (int fd = 0; fd < 3; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+static void with_closed_stdio(struct world_rank *self)
+{
+	int in = 1, out = 0;
+	CHECK(marrow_all_reduce(&in, &out, 1, MARROW_INT32, MARROW_SUM, self->comms[0], NULL) == MARROW_SUCCESS && out == 2);
+	CHECK(low_files() == 0);
+}
+
+/* In a child without stdin, stdout and stderr. */
+static void closed_stdio(struct world *w)
+{
+	int status = 1;
+	fflush(NULL);
+	pid_t child = fork();
+	if (child == 0) {
+		failures = 0;
+		for (int fd = 0; fd < 3; fd++)
+			close(fd);
+		failures += world_run(w, with_closed_stdio);
+		_exit(failures != 0);
+	}
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
 int main(void)
 {
 	struct world w = {.target = MARROW_TARGET_HOST, .nranks = 2, .ncomms = 1, .timeout_ms = 20000};
@@ -278,6 +367,9 @@ int main(void)
 	destroyed_elsewhere();
 	stuck_operations();
 	absurd_world();
+	foreign_operations();
+	failures += world_run(&w, forks);
+	closed_stdio(&w);
 	w.nranks = 3;
 	failures += world_run(&w, leaves_properly);
 	printf("lifetimes: %s\n", failures ? "FAILED" : "ok");

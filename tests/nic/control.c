@@ -319,6 +319,7 @@ static void connections(void **state)
 				assert_int_equal(f->attr.ah_attr.is_global, !infiniband);
 				assert_int_equal(f->attr.ah_attr.dlid, 99);
 				assert_int_equal(f->attr.ah_attr.grh.dgid.raw[15], infiniband ? 0 : 200);
+				assert_int_equal(f->attr.ah_attr.grh.flow_label != 0, !infiniband);
 			} else {
 				const uint8_t *qpc = f->command[1] + MRW_PRM_QPC_AT, *path = qpc + MRW_PRM_PATH_AT;
 
@@ -326,7 +327,12 @@ static void connections(void **state)
 				assert_int_equal(mrw_prm_get(qpc, MRW_PRM_QPC_REMOTE_QPN), 0xabcde);
 				assert_int_equal(mrw_prm_get(qpc, MRW_PRM_QPC_NEXT_RECEIVE_PSN), 0x123456);
 				assert_int_equal(mrw_prm_get(path, MRW_PRM_PATH_LID), infiniband ? 99 : 0);
+				uint32_t label = f->attr.ah_attr.grh.flow_label;
 				assert_int_equal(mrw_prm_get(path, MRW_PRM_PATH_MAC_LOW), infiniband ? 0 : 0x04050607);
+				/* 0 would have libmlx5 draw a number. */
+				assert_int_equal(label != 0 && label < 1 << 20, !infiniband);
+				assert_int_equal(mrw_prm_get(path, MRW_PRM_PATH_UDP_PORT),
+						 infiniband ? 0 : 0xc000 | ((label ^ label >> 14) & 0x3fff));
 				assert_int_equal(path[MRW_PRM_PATH_GID_AT + 15], infiniband ? 0 : 200);
 				assert_int_equal(mrw_prm_get(f->command[2] + MRW_PRM_QPC_AT, MRW_PRM_QPC_RETRIES), 7);
 			}

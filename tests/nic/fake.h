@@ -26,7 +26,7 @@ struct fake {
 	struct ibv_async_event event;
 	bool has_event;
 	/* what was seen last */
-	struct ibv_qp_attr attr;   /* all masked fields together */
+	struct ibv_qp_attr attr;   /* all masked fields together; ah_attr also of an address handle */
 	uint8_t command[3][272];   /* RST2INIT, INIT2RTR, RTR2RTS */
 };
 

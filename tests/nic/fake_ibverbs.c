@@ -153,7 +153,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
 	(void)pd;
-	(void)attr;
+	fake.attr.ah_attr = *attr;
 	return fake_call(__func__) ? NULL : fake_object(sizeof(struct ibv_ah));
 }
 

@@ -220,6 +220,7 @@ static inline enum marrow_status act_exchange(struct part *part, struct mrw_boot
 	char begin[32];
 	struct mrw_boot_event event;
 
+	MRW_TRY(mrw_boot_introduce(boot));
 	snprintf(begin, sizeof begin, "rank %u (", part->nranks - 1);
 	if (strncmp(mrw_boot_name(boot, part->nranks - 1), begin, strlen(begin)))
 		return mrw_fail(MARROW_INTERNAL_ERROR, "name \"%s\"", mrw_boot_name(boot, part->nranks - 1));

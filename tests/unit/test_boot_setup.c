@@ -171,8 +171,8 @@ static void names_unequal_versions(void **state)
 	parts[2].delay_ms = 50;
 	play_threads(3);
 	assert_all(3, MARROW_MISMATCH);
-	assert_contains(parts[0].text, "version 9");
-	assert_contains(parts[0].text, "version 3");
+	assert_contains(parts[0].text, "version 10");
+	assert_contains(parts[0].text, "version 4");
 	assert_string_equal(parts[0].text, parts[1].text);
 	assert_string_equal(parts[0].text, parts[2].text);
 }
