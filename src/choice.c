@@ -87,7 +87,7 @@ struct mrw_tuning *mrw_choice_read(const struct mrw_device *d, const char *path,
 	return NULL;
 }
 
-struct mrw_cost_shape mrw_choice_shape(const struct marrow_comm *comm)
+static struct mrw_cost_shape shape_of(const struct marrow_comm *comm)
 {
 	uint32_t counts[MRW_MAX_RANKS] = {0}, most = 0;
 	for (uint32_t r = 0; r < comm->nranks; r++)
@@ -110,7 +110,7 @@ static struct mrw_select_input input(const struct marrow_comm *comm)
 uint64_t mrw_choice_prepare(struct marrow_comm *comm, const struct mrw_tuning *tuning)
 {
 	struct mrw_select_input in = input(comm);
-	struct mrw_cost_shape shape = mrw_choice_shape(comm);
+	struct mrw_cost_shape shape = shape_of(comm);
 	uint64_t digest = 0;
 	mrw_select_prepare(&comm->choices, &in, &shape, tuning);
 	for (uint32_t f = 0; f < MRW_FUNC_COUNT; f++)
@@ -134,7 +134,7 @@ uint64_t mrw_choice_predict(const struct marrow_comm *comm, enum mrw_func func, 
 {
 	if (comm->nranks == 1)
 		return 0;
-	struct mrw_cost_shape shape = mrw_choice_shape(comm);
+	struct mrw_cost_shape shape = shape_of(comm);
 	double ns = mrw_cost_ns(mrw_cost_figures_of(shape.target), &shape, func, bytes, algo);
 	return ns < 1e18 ? (uint64_t)ns : 0;
 }
@@ -157,7 +157,13 @@ void mrw_choice_tell(struct marrow_comm *comm, enum mrw_func func, uint64_t byte
 /* "oneshot to 512, bulk" */
 void mrw_choice_tell_all(const struct marrow_comm *comm)
 {
-	if (!mrw_log_topic_enabled(MRW_TOPIC_SELECT) || comm->rank != 0)
+	if (comm->rank != 0)
+		return;
+	if (comm->forced_algo >= 0 && mrw_choice_predict(comm, MRW_FUNC_ALL_REDUCE, 1, (enum mrw_algo)comm->forced_algo) == 0)
+		mrw_log(MRW_LOG_WARN, "MARROW_ALGO=%s or config.algo has no effect: %u ranks on %u hosts%s have no such algorithm",
+			mrw_algo_name((enum mrw_algo)comm->forced_algo), comm->nranks, comm->hosts,
+			comm->forced_algo == MRW_ALGO_LINES && comm->hosts == 1 ? ", whose lines do not arrive whole," : "");
+	if (!comm->tells)
 		return;
 	for (uint32_t f = 0; f < MRW_FUNC_COUNT; f++) {
 		char text[512] = "";

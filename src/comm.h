@@ -154,10 +154,6 @@ struct marrow_comm *mrw_comm_child(const struct marrow_comm *parent, const struc
  * and builds. MARROW_NO_COLOR: child->nranks is 0 and nothing was built. On failure all is undone but the handle. */
 enum marrow_status mrw_split_build(struct marrow_comm *child);
 
-/* choice.c */
-/* The plan of a call; bytes as in struct mrw_args. Reads only. */
-struct mrw_plan mrw_comm_choose(const struct marrow_comm *comm, enum mrw_func func, uint64_t bytes);
-
 /* launch.c */
 enum marrow_status mrw_plan_call(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count,
 				 enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task);

@@ -1,7 +1,9 @@
 /* tuning.c - reading and writing calibration tables. */
 #include "tuning.h"
+#include "cost.h"
 #include "select.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,16 +76,16 @@ static bool same_shape(const struct mrw_tuning_shape *a, const struct mrw_tuning
 
 const char *mrw_tuning_misfit(const struct mrw_tuning_shape *s, enum mrw_func func, enum mrw_algo algo)
 {
-	bool rails = algo == MRW_ALGO_RAILSHOT || algo == MRW_ALGO_RAIL;
-	if (s->peers == MRW_PEERS_RING ? algo != MRW_ALGO_RING : s->peers == MRW_PEERS_RAILS ? !rails : rails || algo == MRW_ALGO_RING)
-		return "ranks with such peers have it not";
-	if (algo == MRW_ALGO_TWOSHOT && (func != MRW_FUNC_ALL_REDUCE || s->nranks < 3))
-		return "it is for all_reduce over more than two ranks";
-	if (algo == MRW_ALGO_LINES && (func != MRW_FUNC_ALL_REDUCE || s->hosts > 1))
+	struct mrw_cost_shape shape = {.target = MARROW_TARGET_HOST, .nranks = s->nranks, .hosts = s->hosts, .per_host = s->fullest, .channels = 1,
+				       .lines = s->hosts == 1, .rails = s->peers == MRW_PEERS_RAILS, .ring = s->peers == MRW_PEERS_RING};
+	bool has = mrw_cost_ns(&mrw_cost_host, &shape, func, 1, algo) < INFINITY;
+	if (algo == MRW_ALGO_TWOSHOT && !has)
+		return "it is for all_reduce over more than two ranks that reach each other";
+	if (algo == MRW_ALGO_LINES && !has)
 		return "it is for all_reduce within a host";
 	if ((algo == MRW_ALGO_BULK || algo == MRW_ALGO_RAIL) && func == MRW_FUNC_BARRIER)
 		return "a barrier has no bytes";
-	return NULL;
+	return has ? NULL : "ranks with such peers do not have it";
 }
 
 static bool read_form(struct reader *r, char *words[], uint32_t count)

@@ -85,6 +85,11 @@ with tempfile.TemporaryDirectory() as folder:
            "(cost model)" in first, "another rank refuses", first)
     expect(two == 0 and f"{machine}:3: " in second, "one rank refuses", second)
 
+    # Asked for in vain: said, by one rank.
+    for algo, words in ("twoshot", "MARROW_ALGO=twoshot or config.algo has no effect: 2 ranks on 1 hosts have no such algorithm"), ("bulk", None):
+        text, status = run(ALL_REDUCE, "--ranks", "2", MARROW_ALGO=algo)
+        expect(status == 0 and (text.count(words) == 1 if words else "warn" not in text), f"MARROW_ALGO={algo}", text)
+
     # Given differently: all ranks fail with the same words.
     for envs, words in (
             ([{"MARROW_TUNING": str(table)}, {"MARROW_TUNING": odd}], r"rank 1 \(.*\) has MARROW_TUNING table \w+, rank 0 \(.*\) has MARROW_TUNING table \w+: set MARROW_TUNING equally"),

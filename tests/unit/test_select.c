@@ -317,8 +317,8 @@ static void thresholds_on_gpus_are_the_measured_ones(void **state)
 			}
 }
 
-/* Along rails, both targets: packets up to 8 KiB for two hosts. */
-static void thresholds_along_rails_stay(void **state)
+/* Along rails, both targets: packets up to 8 KiB for two hosts. Between hosts without rails, host target: up to 512 bytes, 1 KiB for more ranks. */
+static void thresholds_across_hosts_stay(void **state)
 {
 	(void)state;
 	static const struct {
@@ -340,6 +340,17 @@ static void thresholds_along_rails_stay(void **state)
 			assert_int_equal(mrw_select(&in).algo, MRW_ALGO_RAILSHOT);
 			in.bytes++;
 			assert_int_equal(mrw_select(&in).algo, MRW_ALGO_RAIL);
+		}
+	in.target = MARROW_TARGET_HOST;
+	for (in.nranks = 2; in.nranks <= 16; in.nranks++)
+		for (uint32_t func = 0; func < MRW_FUNC_COUNT; func++) {
+			in.func = (enum mrw_func)func;
+			in.layout = mrw_layout_spanning(in.nranks, 4, MRW_HOST_STAGING_BUDGET);
+			prepare(&in, in.nranks, NULL);
+			in.bytes = in.nranks > 2 ? 1024 : 512;
+			assert_int_equal(mrw_select(&in).algo, MRW_ALGO_ONESHOT);
+			in.bytes++;
+			assert_int_equal(mrw_select(&in).algo, in.func == MRW_FUNC_BARRIER ? MRW_ALGO_ONESHOT : MRW_ALGO_BULK);
 		}
 }
 
@@ -433,7 +444,7 @@ int main(void)
 		cmocka_unit_test(capacity_is_exact),
 		cmocka_unit_test(small_goes_by_packets_and_large_by_chunks),
 		cmocka_unit_test(thresholds_on_gpus_are_the_measured_ones),
-		cmocka_unit_test(thresholds_along_rails_stay),
+		cmocka_unit_test(thresholds_across_hosts_stay),
 		cmocka_unit_test(host_target_takes_what_was_measured_best),
 		cmocka_unit_test(a_table_is_followed),
 		cmocka_unit_test(names),
