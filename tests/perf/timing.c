@@ -201,6 +201,8 @@ static double quantile(const double *values, uint32_t count, uint32_t percentile
 static bool takes_part(const struct perf_worker *worker, uint32_t library, const struct perf_test *test)
 {
 	const struct perf_library *lib = &worker->run->libraries[library];
+	if (!worker->ranks[0].comms[library])
+		return false;
 	return !lib->carries || lib->carries(lib, worker->ranks[0].comms[library], worker->run->collective->kind, test->layout.count, test->type);
 }
 
