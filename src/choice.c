@@ -94,7 +94,8 @@ static struct mrw_cost_shape shape_of(const struct marrow_comm *comm)
 		if (++counts[comm->reach.host[r]] > most)
 			most = counts[comm->reach.host[r]];
 	return (struct mrw_cost_shape){.target = comm->device.runtime->target, .nranks = comm->nranks, .hosts = comm->hosts, .per_host = most,
-				       .nics = comm->network ? mrw_network_nics(comm->network) : 0, .channels = comm->channel_cap, .cores = comm->cores,
+				       .nics = comm->network ? mrw_network_nics(comm->network) : 0, .channels = comm->channel_cap,
+				       .cores = comm->device.runtime->target == MARROW_TARGET_HOST ? comm->cores : 0,
 				       .lines = comm->lines, .rails = comm->reach.rails, .ring = comm->reach.ring};
 }
 

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -133,7 +134,7 @@ struct introduction {
 	uint64_t host[2];        /* hash of the host identity */
 	uint32_t max_ctas;
 	uint32_t refused;        /* 1: its calibration table */
-	uint32_t cores, reserved;
+	cpu_set_t cpus;          /* that it may run on */
 	struct mrw_device_info device;
 	char host_name[128];     /* the identity, for messages */
 };
@@ -203,10 +204,15 @@ enum marrow_status mrw_choose_runtime(enum marrow_target target, const struct mr
 	return MARROW_SUCCESS;
 }
 
-static uint32_t cores(void)
+static void own_cpus(cpu_set_t *cpus)
 {
+	if (sched_getaffinity(0, sizeof *cpus, cpus) == 0)
+		return;
+	/* More CPUs than the set has places: as many as there are. */
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
-	return n > 0 ? (uint32_t)n : 1;
+	CPU_ZERO(cpus);
+	for (size_t i = 0; i < CPU_SETSIZE && (i == 0 || (long)i < n); i++)
+		CPU_SET(i, cpus);
 }
 
 static void introduce(struct marrow_comm *comm, struct introduction *mine)
@@ -229,7 +235,7 @@ static void introduce(struct marrow_comm *comm, struct introduction *mine)
 		default_host_id(mine->host_name, sizeof mine->host_name);
 	hash_text(mine->host_name, mine->host);
 	mine->max_ctas = comm->max_ctas;
-	mine->cores = cores();
+	own_cpus(&mine->cpus);
 	mine->device = comm->device.info;
 	const char *blocking = mrw_env_foreign("CUDA_LAUNCH_BLOCKING");
 	mine->device.shared = comm->device.runtime->target == MARROW_TARGET_CUDA && blocking && strcmp(blocking, "1") == 0;
@@ -330,6 +336,20 @@ static uint32_t agree_channels(const struct marrow_comm *comm, const struct intr
 		asked = asked || all[r].max_ctas;
 	}
 	return cap ? cap : 1;
+}
+
+/* CPUs that ranks of a host may run on, all together; of the host that has the fewest. */
+static uint32_t least_cores(const struct marrow_comm *comm, const struct introduction *all)
+{
+	int least = CPU_SETSIZE;
+	for (uint32_t r = 0; r < comm->nranks; r++) {
+		cpu_set_t cpus = all[r].cpus;
+		for (uint32_t q = 0; q < comm->nranks; q++)
+			if (same_host(&all[q], &all[r]))
+				CPU_OR(&cpus, &cpus, &all[q].cpus);
+		least = CPU_COUNT(&cpus) < least ? CPU_COUNT(&cpus) : least;
+	}
+	return least > 0 ? (uint32_t)least : 1;
 }
 
 /* All ranks come to this failure by the same exchange. Slower ones are still in it: this one's hanging up is no news to them. */
@@ -573,9 +593,9 @@ static enum marrow_status prove(struct marrow_comm *comm)
 
 /* Polls before a waiting thread of the host target yields: none when ranks outnumber cores, and some two microseconds else, since two
  * ranks may share a core all the same. */
-static uint32_t spin_limit(uint32_t nranks)
+static uint32_t spin_limit(const struct marrow_comm *comm)
 {
-	return cores() >= nranks ? 64 : 0;
+	return comm->cores >= comm->nranks ? 64 : 0;
 }
 
 static void host_watch(void *p, uint32_t peer)
@@ -613,11 +633,9 @@ static enum marrow_status join(struct marrow_comm *comm)
 	if (comm->hosts > 1)
 		MRW_TRY_GOTO(load_spanning(comm, all));
 	comm->channel_cap = agree_channels(comm, all);
-	comm->cores = host ? all[0].cores : 0;
-	for (uint32_t r = 1; r < comm->nranks && host; r++)
-		comm->cores = all[r].cores < comm->cores ? all[r].cores : comm->cores;
+	comm->cores = least_cores(comm, all);
 	comm->args.layout = mrw_reach_fit(&comm->reach, &comm->channel_cap, host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
-	comm->args.spin_limit = spin_limit(comm->nranks);
+	comm->args.spin_limit = spin_limit(comm);
 	if (host) {
 		comm->args.watch = host_watch;
 		comm->args.watch_arg = comm;

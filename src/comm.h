@@ -75,7 +75,7 @@ struct marrow_comm {
 	struct mrw_choices choices;  /* more than one rank */
 	bool tells;                  /* the topic select is on */
 	uint64_t told[MRW_FUNC_COUNT][MRW_ALGO_COUNT]; /* what was told of it: bit c - 1: over c channels */
-	uint32_t cores;              /* host target: of a host, the least there are */
+	uint32_t cores;              /* that ranks of a host may run on, of the host that has the fewest */
 	uint32_t channel_cap;
 	uint32_t max_ctas;
 	int32_t forced_algo;

@@ -14,8 +14,9 @@ CLEAN = {k: v for k, v in os.environ.items() if k not in ("MARROW_TUNING", "MARR
 ONCE = ["--target", "host", "-b", "8", "-e", "2K", "-f", "16", "-n", "2", "-T", "20"]
 
 
-def start(program, *args, **env):
-    return subprocess.Popen([program, *ONCE, *args], env={**CLEAN, **env}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def start(program, *args, cpus=None, **env):
+    return subprocess.Popen([program, *ONCE, *args], env={**CLEAN, **env}, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            preexec_fn=lambda: cpus and os.sched_setaffinity(0, cpus))
 
 
 def run(program, *args, **env):
@@ -98,5 +99,16 @@ with tempfile.TemporaryDirectory() as folder:
             ([{}, {"MARROW_ALGO": "ring"}], r"rank 1 \(.*\) has MARROW_ALGO=ring, rank 0 \(.*\) has no MARROW_ALGO: set MARROW_ALGO or config.algo equally")):
         for text, status in ranks(envs):
             expect(status != 0 and re.search(words, text), words, text)
+
+# Ranks that share a CPU choose otherwise than those with one each, whoever of them may run where.
+allowed = sorted(os.sched_getaffinity(0))
+if len(allowed) > 1:
+    told = []
+    for cpus in [allowed[:1]] * 2, [allowed[:1], allowed[1:2]], [allowed[:2]] * 2:
+        (text, status), _ = ranks([{"MARROW_LOG": "select", "cpus": c} for c in cpus])
+        found = re.search("select: all_reduce by bytes: .*", text)
+        expect(status == 0 and found, "choices by CPUs", text)
+        told.append(found[0])
+    expect(told[0] != told[1] == told[2], "choices by CPUs", told)
 
 print("tables are followed, refused and agreed upon")
