@@ -72,6 +72,16 @@ install_test_tools() {
 	fi
 }
 
+# For the tests in a virtual machine; without them those are skipped.
+install_guest_tools() {
+	local missing=()
+	have qemu-system-x86_64 || missing+=(qemu-system-x86)
+	have busybox || missing+=(busybox-static)
+	{ have ip && have rdma && have tc; } || missing+=(iproute2)
+	[ ${#missing[@]} = 0 ] || apt_install "${missing[@]}" || return 0
+	[ -d build/rxe-kernel ] || ! have apt-get || python3 tests/rxe/kernel.py fetch || true
+}
+
 # links COMPILER FLAGS...: can it link a program so?
 links() {
 	echo 'int main(void) { return 0; }' | "$@" -x c - -o /dev/null 2>/dev/null

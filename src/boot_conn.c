@@ -200,4 +200,5 @@ void mrw_conn_copy_text(char *text, size_t room, const void *from, size_t bytes)
 	for (i = 0; i + 1 < room && i < bytes && byte[i]; i++)
 		text[i] = (char)(byte[i] >= ' ' && byte[i] < 0x7f ? byte[i] : '?');
 	text[i] = '\0';
+	mrw_text_end(text, room, i < bytes && byte[i] ? bytes : i);
 }

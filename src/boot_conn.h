@@ -71,7 +71,7 @@ void mrw_conn_drop(struct mrw_conn *conn);
 void mrw_conn_push_error(struct mrw_conn *conn, enum marrow_status status, const char *text);
 /* Fails with the status and text of an error frame. */
 enum marrow_status mrw_conn_fail_as_told(const struct mrw_frame *frame);
-/* Copies text from a peer: bounded, terminated, printable. */
+/* Copies text from a peer: bounded (mrw_text_end()), terminated, printable. */
 void mrw_conn_copy_text(char *text, size_t room, const void *from, size_t bytes);
 
 #endif

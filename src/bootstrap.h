@@ -16,6 +16,8 @@
 #include <marrow/types.h>
 #include <stdbool.h>
 
+#include "base/error.h"
+
 struct mrw_boot;
 
 struct mrw_boot_options {
@@ -67,7 +69,7 @@ enum mrw_boot_notice { MRW_NOTICE_NONE, MRW_NOTICE_BYE, MRW_NOTICE_ABORT, MRW_NO
 struct mrw_boot_event {
 	enum mrw_boot_notice notice;
 	uint32_t rank;           /* whom it is about */
-	char text[240];          /* DEAD: "closed its connection"; FAULT: that rank's words */
+	char text[MRW_ERROR_TEXT_BYTES]; /* DEAD: "closed its connection"; FAULT: that rank's words */
 };
 /* Sends a notice about this rank; best effort, never blocks. */
 void mrw_boot_tell(struct mrw_boot *boot, enum mrw_boot_notice notice, const char *text);

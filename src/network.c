@@ -2,6 +2,7 @@
 #include "network.h"
 #include "network_view.h"
 
+#include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -116,12 +117,31 @@ static enum marrow_status register_arena(struct mrw_network *n, uint32_t i, cons
 	return mrw_region_new(n->nic[i], arena->base, arena->bytes, -1, &n->region[i]);
 }
 
+enum marrow_status mrw_network_config(struct mrw_nic_config *config)
+{
+	int64_t gid_index, pkey_index, traffic_class, service_level, timeout, retries;
+	mrw_nic_defaults(config);
+	config->collapsed = 0; /* a ring keeps the first error where a collapsed queue shows the last */
+	MRW_TRY(mrw_env_int(MRW_ENV_NIC_GID_INDEX, config->gid_index, &gid_index));
+	MRW_TRY(mrw_env_int(MRW_ENV_NIC_PKEY_INDEX, config->pkey_index, &pkey_index));
+	MRW_TRY(mrw_env_int(MRW_ENV_NIC_TRAFFIC_CLASS, config->traffic_class, &traffic_class));
+	MRW_TRY(mrw_env_int(MRW_ENV_NIC_SERVICE_LEVEL, config->service_level, &service_level));
+	MRW_TRY(mrw_env_int(MRW_ENV_NIC_TIMEOUT, config->timeout, &timeout));
+	MRW_TRY(mrw_env_int(MRW_ENV_NIC_RETRIES, config->retries, &retries));
+	config->gid_index = (int32_t)gid_index;
+	config->pkey_index = (uint32_t)pkey_index;
+	config->traffic_class = (uint32_t)traffic_class;
+	config->service_level = (uint32_t)service_level;
+	config->timeout = (uint32_t)timeout;
+	config->retries = (uint32_t)retries;
+	return MARROW_SUCCESS;
+}
+
 static enum marrow_status open_nics(struct mrw_network *n, const struct mrw_arena *arena)
 {
 	struct mrw_nic_config config;
 	uint32_t there;
-	mrw_nic_defaults(&config);
-	config.collapsed = 0; /* a ring keeps the first error where a collapsed queue shows the last */
+	MRW_TRY(mrw_network_config(&config));
 	MRW_TRY(count_nics(&n->place, &there));
 	for (uint32_t i = 0; i < n->nics; i++) {
 		struct mrw_nic_info info;

@@ -9,6 +9,7 @@
 #include "collectives/reach.h"
 #include "device/far.h"
 #include "device/runtime.h"
+#include "proxyless/nic.h"
 
 struct mrw_network;
 
@@ -24,6 +25,8 @@ struct mrw_network_place {
 	uint32_t other_rank;
 };
 
+/* How NICs are used: the defaults, and what MARROW_NIC_* say. MARROW_INVALID_ARGUMENT names the variable. */
+enum marrow_status mrw_network_config(struct mrw_nic_config *config);
 /* How many NICs this rank may use: those of its host, shared among its ranks; 1 at least, MRW_MAX_NICS at most. */
 enum marrow_status mrw_network_count(const struct mrw_network_place *place, uint32_t *count);
 /* Opens and proves count NICs (the same number on all ranks), registers the arena, makes queue pairs in INIT state. This rank's part only:

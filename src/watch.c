@@ -191,7 +191,7 @@ static void look_at_sockets(struct marrow_comm *comm)
 			__atomic_store_n(&comm->gone[event.rank], now_ns(), __ATOMIC_RELAXED);
 			break;
 		case MRW_NOTICE_DEAD:
-			snprintf(text, sizeof text, "%s is gone: %s", name_of(comm, event.rank), event.text);
+			mrw_text(text, sizeof text, "%s is gone: %s", name_of(comm, event.rank), event.text);
 			poison_page(comm, MRW_FAULT_PEER_LOST, event.rank, comm->rank);
 			fail_once(comm, MARROW_REMOTE_ERROR, text);
 			break;
@@ -201,7 +201,7 @@ static void look_at_sockets(struct marrow_comm *comm)
 			fail_once(comm, MARROW_REMOTE_ERROR, text);
 			break;
 		case MRW_NOTICE_FAULT:
-			snprintf(text, sizeof text, "%s reported: %s", name_of(comm, event.rank), event.text);
+			mrw_text(text, sizeof text, "%s reported: %s", name_of(comm, event.rank), event.text);
 			look_at_record(comm); /* what our own kernels saw goes first */
 			poison_page(comm, MRW_FAULT_REPORTED, event.rank, comm->rank); /* its NIC may be what is dead: no poison came */
 			fail_once(comm, MARROW_REMOTE_ERROR, text);

@@ -18,6 +18,12 @@
 	X(MAX_CTAS, "MARROW_MAX_CTAS", INT, "0", 0, 64, "most CUDA blocks (channels) a collective uses; 0: by occupancy") \
 	X(SOCKET_IFNAME, "MARROW_SOCKET_IFNAME", STRING, "", 0, 0, "interface of the bootstrap sockets: prefix, or =exact") \
 	X(NICS, "MARROW_NICS", STRING, "", 0, 0, "RDMA devices for ranks on other hosts (mlx5_0,mlx5_1); default: all with an active port") \
+	X(NIC_GID_INDEX, "MARROW_NIC_GID_INDEX", INT, "", 0, 255, "address of a NIC's port, by index; default: RoCE v2, IPv4 before IPv6; InfiniBand: 0") \
+	X(NIC_PKEY_INDEX, "MARROW_NIC_PKEY_INDEX", INT, "0", 0, 65535, "partition key of a NIC's port, by index") \
+	X(NIC_TRAFFIC_CLASS, "MARROW_NIC_TRAFFIC_CLASS", INT, "0", 0, 255, "traffic class of messages to other hosts; RoCE: its upper six bits are the DSCP") \
+	X(NIC_SERVICE_LEVEL, "MARROW_NIC_SERVICE_LEVEL", INT, "0", 0, 15, "service level of messages to other hosts; RoCE: 0 to 7, the priority in a VLAN") \
+	X(NIC_TIMEOUT, "MARROW_NIC_TIMEOUT", INT, "18", 1, 31, "what is not acknowledged in 4.096 us * 2^N is sent again") \
+	X(NIC_RETRIES, "MARROW_NIC_RETRIES", INT, "7", 0, 7, "so often, before a peer is given up") \
 	X(LOG, "MARROW_LOG", STRING, "warn", 0, 0, "error, warn, info or debug, and topics: select")
 
 enum mrw_env {

@@ -38,13 +38,43 @@ void mrw_error_quiet(bool on)
 	quiet = on;
 }
 
+void mrw_text_end(char *text, size_t room, size_t wanted)
+{
+	static const char more[] = "...";
+	size_t least = room / 2, at = room - sizeof more;
+
+	if (wanted < room || room < 4 * sizeof more)
+		return;
+	while (at > least && text[at] != ' ')
+		at--;
+	if (at == least)
+		at = room - sizeof more; /* one long word */
+	memcpy(text + at, more, sizeof more);
+}
+
+static void format_text(char *text, size_t room, const char *format, va_list args)
+{
+	int wanted = vsnprintf(text, room, format, args);
+
+	mrw_text_end(text, room, wanted > 0 ? (size_t)wanted : 0);
+}
+
+void mrw_text(char *text, size_t room, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	format_text(text, room, format, args);
+	va_end(args);
+}
+
 enum marrow_status mrw_fail(enum marrow_status status, const char *format, ...)
 {
 	char text[MRW_ERROR_TEXT_BYTES];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
+	format_text(text, sizeof text, format, args);
 	va_end(args);
 	return record(status, text);
 }
@@ -52,15 +82,15 @@ enum marrow_status mrw_fail(enum marrow_status status, const char *format, ...)
 enum marrow_status mrw_fail_errno(enum marrow_status status, const char *format, ...)
 {
 	char text[MRW_ERROR_TEXT_BYTES];
-	int saved = errno;
+	const char *why = strerror(errno);
 	size_t used;
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
+	format_text(text, sizeof text - strlen(why) - 2, format, args);
 	va_end(args);
 	used = strlen(text);
-	snprintf(text + used, sizeof text - used, ": %s", strerror(saved));
+	snprintf(text + used, sizeof text - used, ": %s", why);
 	return record(status, text);
 }
 

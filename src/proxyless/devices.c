@@ -5,9 +5,40 @@
 
 #include "base/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* As many at once as libibverbs, a provider and the kernel's answers to them may hold while a device is opened. */
+enum { DESCRIPTORS = 8 };
+
+/* Without descriptors libibverbs finds fewer devices, ports or addresses than there are, and says nothing. */
+static enum marrow_status need_descriptors(void)
+{
+	int fd[DESCRIPTORS], n = 0, error = 0;
+	struct rlimit limit;
+
+	while (n < DESCRIPTORS && (fd[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
+		n++;
+	if (n < DESCRIPTORS)
+		error = errno;
+	for (int i = 0; i < n; i++)
+		close(fd[i]);
+	if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+		return mrw_fail(MARROW_SYSTEM_ERROR,
+				"RDMA devices take %d file descriptors to look at; %d are left of the %llu that this process may have: "
+				"raise the limit (ulimit -n; nofile in /etc/security/limits.conf, LimitNOFILE= of the service)",
+				DESCRIPTORS, n, (unsigned long long)limit.rlim_cur);
+	if (error == ENFILE)
+		return mrw_fail(MARROW_SYSTEM_ERROR,
+				"RDMA devices take %d file descriptors to look at; this machine has %d left: raise fs.file-max (sysctl)",
+				DESCRIPTORS, n);
+	return MARROW_SUCCESS;
+}
 
 enum marrow_status mrw_devices_open(struct mrw_devices *c)
 {
@@ -15,6 +46,7 @@ enum marrow_status mrw_devices_open(struct mrw_devices *c)
 
 	memset(c, 0, sizeof *c);
 	MRW_TRY(mrw_verbs_load(&c->verbs));
+	MRW_TRY(need_descriptors());
 	c->devices = c->verbs->get_device_list(&count);
 	/* Without the kernel's modules there is no list: no devices. */
 	if (!c->devices && errno != ENOSYS)
@@ -65,8 +97,23 @@ uint32_t mrw_active_port(const struct mrw_verbs *v, struct ibv_context *context)
 	return 0;
 }
 
+static bool has_nodes(void)
+{
+	DIR *nodes = opendir("/dev/infiniband");
+	bool found = false;
+
+	for (const struct dirent *e; nodes && !found && (e = readdir(nodes));)
+		found = !strncmp(e->d_name, "uverbs", 6);
+	if (nodes)
+		closedir(nodes);
+	return found;
+}
+
 const char *mrw_open_advice(int error)
 {
+	/* What may not be opened libibverbs looks for in /dev/char too, which containers lack. */
+	if (error == ENOENT && has_nodes())
+		error = EACCES;
 	switch (error) {
 	case EACCES:
 	case EPERM:

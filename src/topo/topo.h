@@ -143,7 +143,7 @@ struct mrw_topo_error {
 bool mrw_topo_parse(struct mrw_topo *topo, const char *bytes, size_t nbytes, struct mrw_topo_error *error);
 bool mrw_topo_load(struct mrw_topo *topo, const char *path, struct mrw_topo_error *error);
 /* False on a write error. What is written is read back to an equal machine; NCCL's form has no place for ACS, MIG, P2P,
- * IOMMU groups, BAR sizes, UUIDs and notes. */
+ * IOMMU groups, BAR sizes, UUIDs, notes, what no CPU is above, and names of NICs longer than 22 bytes. */
 bool mrw_topo_write_text(const struct mrw_topo *topo, FILE *file);
 bool mrw_topo_write_nccl(const struct mrw_topo *topo, FILE *file);
 

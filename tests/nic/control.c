@@ -10,11 +10,14 @@
 #include <cmocka.h>
 
 #include "fake.h"
+#include "network.h"
 #include "proxyless/nic.h"
 #include "proxyless/prm.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static struct fake *f;
 static bool has_devx;
@@ -217,6 +220,66 @@ static void opened_with_gid(const struct mrw_nic_config *config, uint8_t last)
 	mrw_nic_close(nic);
 }
 
+/* What MARROW_NIC_* say is what NICs are opened with. */
+static void variables(void **state)
+{
+	static const char *const bad[][2] = {{"MARROW_NIC_TIMEOUT", "0"}, {"MARROW_NIC_RETRIES", "8"}, {"MARROW_NIC_TRAFFIC_CLASS", "DSCP26"},
+					     {"MARROW_NIC_GID_INDEX", "-1"}, {"MARROW_NIC_SERVICE_LEVEL", "16"}, {"MARROW_NIC_PKEY_INDEX", "65536"}};
+	struct mrw_nic_config config, plain;
+
+	(void)state;
+	assert_int_equal(mrw_network_config(&config), MARROW_SUCCESS);
+	mrw_nic_defaults(&plain);
+	plain.collapsed = 0;
+	assert_memory_equal(&config, &plain, sizeof config);
+	setenv("MARROW_NIC_GID_INDEX", "5", 1);
+	setenv("MARROW_NIC_PKEY_INDEX", "1", 1);
+	setenv("MARROW_NIC_TRAFFIC_CLASS", "104", 1);
+	setenv("MARROW_NIC_SERVICE_LEVEL", "3", 1);
+	setenv("MARROW_NIC_TIMEOUT", "14", 1);
+	setenv("MARROW_NIC_RETRIES", "2", 1);
+	assert_int_equal(mrw_network_config(&config), MARROW_SUCCESS);
+	assert_int_equal(config.gid_index, 5);
+	assert_int_equal(config.pkey_index, 1);
+	assert_int_equal(config.traffic_class, 104);
+	assert_int_equal(config.service_level, 3);
+	assert_int_equal(config.timeout, 14);
+	assert_int_equal(config.retries, 2);
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		setenv(bad[i][0], bad[i][1], 1);
+		assert_int_equal(mrw_network_config(&config), MARROW_INVALID_ARGUMENT);
+		said(bad[i][0]);
+		unsetenv(bad[i][0]);
+	}
+}
+
+/* Few are left: libibverbs would find no devices, ports without addresses, and never say why. */
+static void no_descriptors(void **state)
+{
+	struct mrw_nic_config config = defaults(MRW_QUEUES_AUTO);
+	struct rlimit before, limit;
+	struct mrw_nic *nic;
+	uint32_t count;
+	int next;
+
+	(void)state;
+	reset();
+	assert_false(getrlimit(RLIMIT_NOFILE, &before));
+	next = dup(0);
+	assert_true(next > 0);
+	close(next);
+	limit = before;
+	limit.rlim_cur = (rlim_t)next + 2; /* at most: there may be some above */
+	assert_false(setrlimit(RLIMIT_NOFILE, &limit));
+	assert_int_equal(mrw_nic_count("", &count), MARROW_SYSTEM_ERROR);
+	said("8 file descriptors to look at; 2 are left of the");
+	said("ulimit -n");
+	assert_int_equal(mrw_nic_open(&nic, "mlx5_0", 0, &config), MARROW_SYSTEM_ERROR);
+	said("ulimit -n");
+	assert_false(setrlimit(RLIMIT_NOFILE, &before));
+	assert_int_equal(mrw_nic_count("", &count), MARROW_SUCCESS);
+}
+
 static void addresses(void **state)
 {
 	struct mrw_nic_config config = defaults(MRW_QUEUES_AUTO);
@@ -289,6 +352,10 @@ static void connections(void **state)
 
 			if (queues == MRW_QUEUES_DEVX && !has_devx)
 				continue;
+			config.traffic_class = 104;
+			config.service_level = 3;
+			config.timeout = 14;
+			config.retries = 2;
 			reset();
 			f->layer = infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
 			assert_int_equal(mrw_nic_open(&nic, "mlx5_0", 0, &config), MARROW_SUCCESS);
@@ -319,6 +386,10 @@ static void connections(void **state)
 				assert_int_equal(f->attr.ah_attr.is_global, !infiniband);
 				assert_int_equal(f->attr.ah_attr.dlid, 99);
 				assert_int_equal(f->attr.ah_attr.grh.dgid.raw[15], infiniband ? 0 : 200);
+				assert_int_equal(f->attr.ah_attr.grh.traffic_class, infiniband ? 0 : 104);
+				assert_int_equal(f->attr.ah_attr.sl, 3);
+				assert_int_equal(f->attr.timeout, 14);
+				assert_int_equal(f->attr.retry_cnt, 2);
 				assert_int_equal(f->attr.ah_attr.grh.flow_label != 0, !infiniband);
 			} else {
 				const uint8_t *qpc = f->command[1] + MRW_PRM_QPC_AT, *path = qpc + MRW_PRM_PATH_AT;
@@ -334,7 +405,11 @@ static void connections(void **state)
 				assert_int_equal(mrw_prm_get(path, MRW_PRM_PATH_UDP_PORT),
 						 infiniband ? 0 : 0xc000 | ((label ^ label >> 14) & 0x3fff));
 				assert_int_equal(path[MRW_PRM_PATH_GID_AT + 15], infiniband ? 0 : 200);
-				assert_int_equal(mrw_prm_get(f->command[2] + MRW_PRM_QPC_AT, MRW_PRM_QPC_RETRIES), 7);
+				assert_int_equal(mrw_prm_get(path, MRW_PRM_PATH_DSCP), infiniband ? 0 : 26);
+				assert_int_equal(mrw_prm_get(path, infiniband ? MRW_PRM_PATH_SERVICE_LEVEL : MRW_PRM_PATH_ETHERNET_PRIORITY), 3);
+				qpc = f->command[2] + MRW_PRM_QPC_AT;
+				assert_int_equal(mrw_prm_get(qpc, MRW_PRM_QPC_RETRIES), 2);
+				assert_int_equal(mrw_prm_get(qpc + MRW_PRM_PATH_AT, MRW_PRM_PATH_TIMEOUT), 14);
 			}
 			assert_int_equal(mrw_link_connect(link, &peer), MARROW_INVALID_USAGE);
 			mrw_link_free(link);
@@ -403,6 +478,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(every_call_fails_once),
 		cmocka_unit_test(verbs_where_device_commands_fail),
 		cmocka_unit_test(devices_and_ports),
+		cmocka_unit_test(no_descriptors),
+		cmocka_unit_test(variables),
 		cmocka_unit_test(addresses),
 		cmocka_unit_test(memory_that_cannot_be_registered),
 		cmocka_unit_test(connections),

@@ -208,6 +208,10 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 		fake.attr.rq_psn = attr->rq_psn;
 	if (mask & IBV_QP_AV)
 		fake.attr.ah_attr = attr->ah_attr;
+	if (mask & IBV_QP_TIMEOUT)
+		fake.attr.timeout = attr->timeout;
+	if (mask & IBV_QP_RETRY_CNT)
+		fake.attr.retry_cnt = attr->retry_cnt;
 	if (mask & IBV_QP_STATE)
 		fake.attr.qp_state = attr->qp_state;
 	return 0;

@@ -181,7 +181,7 @@ static enum marrow_status act_killed(struct part *part, struct mrw_boot *boot)
 		raise(SIGKILL);
 	if (!await_notice(boot, MRW_NOTICE_DEAD, 5, &event))
 		return mrw_fail(MARROW_TIMEOUT, "rank %u did not hear of the death", part->rank);
-	snprintf(part->note, sizeof part->note, "%s", event.text);
+	snprintf(part->note, sizeof part->note, "%.*s", (int)sizeof part->note - 1, event.text);
 	meet_at_stage(part, 15);
 	while (mrw_boot_watch(boot, &event))
 		if (event.rank == 5)
@@ -259,12 +259,20 @@ struct teller {
 	uint32_t rank;
 };
 
+/* As long as a text may be: it arrives whole. */
+static void fault_text(uint32_t rank, char text[MRW_ERROR_TEXT_BYTES])
+{
+	memset(text, 'x', MRW_ERROR_TEXT_BYTES - 1);
+	text[MRW_ERROR_TEXT_BYTES - 1] = '\0';
+	text[snprintf(text, 32, "fault of %u:", rank)] = ' ';
+}
+
 static void *tell_fault(void *argument)
 {
 	struct teller *teller = argument;
-	char text[32];
+	char text[MRW_ERROR_TEXT_BYTES];
 
-	snprintf(text, sizeof text, "fault of %u", teller->rank);
+	fault_text(teller->rank, text);
 	mrw_boot_tell(teller->boot, MRW_NOTICE_FAULT, text);
 	return NULL;
 }
@@ -276,13 +284,13 @@ static enum marrow_status act_fault(struct part *part, struct mrw_boot *boot)
 	uint64_t deadline = mrw_boot_now_ms() + TIMEOUT_MS;
 	uint32_t heard = 0;
 	pthread_t thread;
-	char text[32];
+	char text[MRW_ERROR_TEXT_BYTES];
 
 	if (pthread_create(&thread, NULL, tell_fault, &teller))
 		return mrw_fail(MARROW_SYSTEM_ERROR, "pthread_create");
 	while (heard < part->nranks - 1 && mrw_boot_now_ms() < deadline) {
 		while (mrw_boot_watch(boot, &event)) {
-			snprintf(text, sizeof text, "fault of %u", event.rank);
+			fault_text(event.rank, text);
 			if (event.notice == MRW_NOTICE_FAULT && !strcmp(event.text, text))
 				heard++;
 		}

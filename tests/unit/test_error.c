@@ -95,6 +95,14 @@ static void a_failure_keeps_its_text(void **state)
 	longer[sizeof longer - 1] = '\0';
 	mrw_fail(MARROW_IN_PROGRESS, "%s", longer);
 	assert_int_equal(strlen(mrw_error_text()), MRW_ERROR_TEXT_BYTES - 1);
+	for (size_t i = 9; i < sizeof longer - 1; i += 10)
+		longer[i] = ' ';
+	mrw_fail(MARROW_IN_PROGRESS, "%s", longer);
+	assert_int_equal(strlen(mrw_error_text()), 1022);
+	assert_string_equal(mrw_error_text() + 1000, "aaaaaaaaa aaaaaaaaa...");
+	errno = ENOENT;
+	mrw_fail_errno(MARROW_IN_PROGRESS, "%s", longer);
+	assert_non_null(strstr(mrw_error_text(), "aaaaaaaaa...: No such file or directory"));
 	mrw_error_set_text("carried over");
 	assert_int_equal(pthread_create(&thread, NULL, fails_elsewhere, NULL), 0);
 	pthread_join(thread, NULL);
