@@ -37,9 +37,9 @@ const struct mrw_cost_figures mrw_cost_host = {
 	.chunk_ns = 109,             /* 16 B 0.39 us, 512 B 0.51; one exchange 0.32 */
 	.chunk_byte_ns = 0.1,        /* 16 KiB 1.6 us, 256 KiB 30, 2 MiB 222, 16 MiB 1614 */
 	.channel_byte_ns = 0,        /* channels run in turn */
-	.swap_ns = 1050,             /* three, four and eight on two cores: 8 B in 3.9, 5.8 and 20 us */
-	.chunk_swaps = 1.25,         /* all-reduce: 9.4, 14.7 and 46 us; all-gather of four 10 */
-	.chunk_swaps_each = 0.6,
+	.swap_ns = 560,              /* three, four and eight on two cores: 8 B in 3.9, 5.8 and 20 us */
+	.chunk_swaps = 0.97,         /* all-reduce 9.9, 13.8 and 45 us, all-gather 6.7, 10.1 and 30 */
+	.chunk_swaps_each = 0.65,
 	.net_ns = 13e3,              /* 1 KiB 42 us by packets along rails */
 	.net_post_ns = 2e3,
 	.net_byte_ns = 6.4,          /* 32 KiB 441 us by packets, which are twice as many bytes, 220 by chunks */
@@ -69,9 +69,10 @@ static double larger(double a, double b)
 static double packets(const struct work *w, double bytes)
 {
 	double knee = w->f->packet_knee_bytes, near = bytes < knee ? bytes : knee;
-	if (w->slower > 1 && mrw_has_root(w->func)) /* one rank's work is not all ranks' */
-		return w->f->packet_ns + w->swap_ns + 2 / w->n * bytes * w->f->packet_far_ns * w->slower;
-	return w->f->packet_ns + w->swap_ns + (near * w->f->packet_near_ns + (bytes - near) * w->f->packet_far_ns) * w->slower;
+	double byte = near * w->f->packet_near_ns + (bytes - near) * w->f->packet_far_ns;
+	if (w->slower > 1) /* cores are shared: what all ranks do together counts; of a root's calls less, for blocks more */
+		byte *= w->func == MRW_FUNC_BROADCAST ? 1.25 / w->n : w->func == MRW_FUNC_REDUCE ? 1.7 / w->n : w->blocks ? 1.4 : 1;
+	return w->f->packet_ns + w->swap_ns + byte * w->slower;
 }
 
 /* To peers on other hosts: one message each, bytes over all. */
@@ -169,9 +170,9 @@ static const struct {
 double mrw_cost_ns(const struct mrw_cost_figures *f, const struct mrw_cost_shape *s, enum mrw_func func, uint64_t bytes, enum mrw_algo algo)
 {
 	double crowd = s->cores > 0 ? (double)s->per_host / s->cores : 1;
+	double slower = crowd > 1 ? 1 + 0.85 * crowd : 1; /* at once, for caches are shared too; measured from 1.5 to 4 */
 	struct work w = {f, s, func, (double)bytes, s->nranks, s->nranks - s->per_host, s->nics > 0 ? s->nics : 1,
-			 !mrw_has_shares(func) && func != MRW_FUNC_BARRIER, crowd > 1 ? s->per_host * sqrt(crowd) * f->swap_ns : 0,
-			 crowd > 1 ? crowd * sqrt(crowd) : 1}; /* caches are shared too */
+			 !mrw_has_shares(func) && func != MRW_FUNC_BARRIER, crowd > 1 ? s->per_host * slower * f->swap_ns : 0, slower};
 	if ((uint32_t)algo >= MRW_ALGO_COUNT || !ways[algo].ns || s->nranks < 2)
 		return INFINITY;
 	if (s->ring ? !ways[algo].ring : s->rails ? !ways[algo].rails : !ways[algo].all)

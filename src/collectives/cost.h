@@ -41,7 +41,7 @@ struct mrw_cost_figures {
 	double chunk_byte_ns;          /* of the link, with as many channels as there may be */
 	double channel_byte_ns;        /* and of one channel */
 	/* ranks that share cores */
-	double swap_ns;                /* an exchange of packets, for each rank of a host; the more crowded, the more (square root) */
+	double swap_ns;                /* an exchange of packets, for each rank of a host, and the more the more of them share a core */
 	double chunk_swaps, chunk_swaps_each; /* such rounds of turns of a call in chunks: to begin with, and an exchange */
 	/* another host: through one NIC, one way */
 	double net_ns;                 /* request written to data seen */
