@@ -116,8 +116,8 @@ static enum mrw_algo choose(const struct mrw_select_input *in, const char **reas
 		*reason = reasons[algo];
 		return algo;
 	}
-	const struct mrw_choice *rows = in->choices->rows[in->func];
-	for (uint32_t i = 0; i < in->choices->count[in->func]; i++)
+	const struct mrw_choice *rows = in->choices ? in->choices->rows[in->func] : NULL;
+	for (uint32_t i = 0; rows && i < in->choices->count[in->func]; i++)
 		if (in->bytes <= rows[i].most && mrw_select_can(in, rows[i].algo)) {
 			*reason = rows[i].measured ? "measured: MARROW_TUNING" : reasons[rows[i].algo];
 			return rows[i].algo;

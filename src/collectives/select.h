@@ -33,7 +33,7 @@ struct mrw_select_input {
 	bool lines;                /* lines arrive whole between all ranks */
 	int32_t forced_algo;       /* enum mrw_algo, taken where it can carry the call; -1: none */
 	uint32_t forced_channels;  /* 0: none (tests) */
-	const struct mrw_choices *choices; /* NULL: one rank */
+	const struct mrw_choices *choices; /* NULL: one rank, or what is not forced goes in chunks */
 };
 
 struct mrw_plan {
