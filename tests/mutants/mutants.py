@@ -26,6 +26,9 @@ LINE_HOST = "src/device/line_host.h"
 RUN = "src/collectives/run_host.h"
 MOVE_BULK = "src/collectives/move_bulk.h"
 LAUNCH = "src/launch.c"
+COMM = "src/comm.c"
+TERMS = "src/terms.c"
+TUNING = "src/collectives/tuning.c"
 POST = "src/proxyless/post.h"
 FAR = "src/device/far.h"
 SEND = "src/device/send.h"
@@ -353,4 +356,21 @@ MUTANTS = [
     Mutant("who is left out is not compared", [("src/boot_root.c", "if (without_of(hello) != boot->without)", "if (without_of(hello) == ~0ull)")],
            ["shrink"]),
     Mutant("the root does not go on listening", [("src/boot_setup.c", "MRW_TRY_GOTO(listen_again(&setup));", "")], ["shrink"]),
+
+    # What ranks agree on.
+    Mutant("an algorithm that only some ranks ask for passes", [(COMM, "\tmine->terms.value[MRW_TERM_ALGO] = (uint64_t)(int64_t)comm->forced_algo;\n", "")],
+           ["split"]),
+    Mutant("a rank's own limit of channels counts", [(COMM, "if (all[r].max_ctas && (all", "if (r == comm->rank && all[r].max_ctas && (all")],
+           ["lifetimes"]),
+    Mutant("the last rank's terms are not looked at", [(TERMS, "*rank < nranks; (*rank)++", "*rank + 1 < nranks; (*rank)++")], ["terms"]),
+
+    # Choices.
+    Mutant("a measured row ends one byte early", [(SELECT, "if (in->bytes <= rows[i].most && mrw", "if (in->bytes < rows[i].most && mrw")], ["select"]),
+    Mutant("a calibration table is not followed", [(SELECT, "if (count == 0 && f != MRW_FUNC_BARRIER)", "if (f != MRW_FUNC_BARRIER)")], ["select"]),
+    Mutant("a table of another machine is taken", [(TUNING, "if (r->machine && strcmp(r->tuning->machine, r->machine) != 0)", "if (!r->tuning->machine[0])")],
+           ["tuning"]),
+    Mutant("rows of a table may go down", [(TUNING, "if (same == 0 && row->most <= t->rows[i].most)", "if (same == 0 && row->most == t->rows[i].most)")],
+           ["tuning"]),
+    Mutant("a rank's bytes within the host are those of one peer", [("src/collectives/cost.c", "return w->blocks ? peers * w->bytes :", "return w->blocks ? w->bytes :")],
+           ["cost"]),
 ]
