@@ -57,8 +57,8 @@ struct mrw_reach mrw_reach_of(uint32_t nranks, const uint32_t *host, int32_t for
 	for (uint32_t p = 0; p < nranks; p++)
 		r.at[r.position[p]] = p;
 	choose(&r, forced_algo);
-	r.whole = true;
-	for (uint32_t p = 0; p < nranks; p++)
+	r.whole = !r.rails && !(r.ring && nranks > 3);
+	for (uint32_t p = 0; r.tree && p < nranks; p++)
 		for (uint32_t q = 0; q < p; q++)
 			r.whole = r.whole && mrw_reach_is_peer(&r, p, q);
 	return r;

@@ -16,10 +16,12 @@ static void check_slots(const struct mrw_reach *reach)
 {
 	struct mrw_layout l = mrw_reach_layout(reach, 1, MRW_HOST_STAGING_BUDGET);
 	uint64_t all = 0;
+	bool whole = true;
 	for (uint32_t r = 0; r < reach->nranks; r++) {
 		uint64_t taken = 0;
 		for (uint32_t p = 0; p < reach->nranks; p++) {
 			assert_int_equal(mrw_reach_is_peer(reach, r, p), mrw_reach_is_peer(reach, p, r));
+			whole = whole && (p == r || mrw_reach_is_peer(reach, r, p));
 			if (!mrw_reach_is_peer(reach, r, p))
 				continue;
 			uint32_t slot = mrw_reach_slot(reach, r, p);
@@ -34,6 +36,7 @@ static void check_slots(const struct mrw_reach *reach)
 		assert_int_equal(taken & (taken + 1), 0); /* no gaps */
 		all |= taken;
 	}
+	assert_int_equal(reach->whole, whole);
 	assert_int_equal(all, l.slots == 64 ? UINT64_MAX : (1ull << l.slots) - 1);
 }
 
