@@ -114,6 +114,19 @@ MRW_DEV void mrw_broadcast_leaf_round(const struct mrw_team *team, uint32_t chan
 	}
 }
 
+MRW_DEV void mrw_move_bulk_round(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t t,
+				 uint64_t chunks, uint32_t exchanges)
+{
+	if (a->call.func == MRW_FUNC_ALL_GATHER)
+		mrw_gather_round(team, channel, a, round, t, chunks);
+	else if (exchanges == 1)
+		mrw_broadcast_pair_round(team, channel, a, round, t, chunks);
+	else if (a->rank == a->call.root)
+		mrw_broadcast_root_round(team, channel, a, round, t, chunks);
+	else
+		mrw_broadcast_leaf_round(team, channel, a, round, t, chunks);
+}
+
 MRW_DEV void mrw_move_bulk(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
 {
 	struct mrw_op op;
@@ -131,14 +144,7 @@ MRW_DEV void mrw_move_bulk(const struct mrw_team *team, uint32_t channel, const 
 		ok = mrw_rounds_wait(team, channel, a, op.seq, round, a->call.lag, ok);
 		if (!ok)
 			break;
-		if (a->call.func == MRW_FUNC_ALL_GATHER)
-			mrw_gather_round(team, channel, a, round, t, chunks);
-		else if (exchanges == 1)
-			mrw_broadcast_pair_round(team, channel, a, round, t, chunks);
-		else if (a->rank == a->call.root)
-			mrw_broadcast_root_round(team, channel, a, round, t, chunks);
-		else
-			mrw_broadcast_leaf_round(team, channel, a, round, t, chunks);
+		mrw_move_bulk_round(team, channel, a, round, t, chunks, exchanges);
 		mrw_rounds_publish(team, channel, a, round);
 	}
 	ok = mrw_rounds_drain(team, channel, a, op.seq, op.round + rounds, ok);

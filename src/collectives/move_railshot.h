@@ -78,7 +78,8 @@ MRW_DEV bool mrw_railshot_gather(const struct mrw_team *team, uint32_t channel, 
 	return true;
 }
 
-MRW_DEV_CALL bool mrw_railshot_all_gather(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, struct mrw_range r)
+/* all_gather: my block to my host and along the rail. */
+MRW_DEV bool mrw_railshot_offer(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, struct mrw_range r)
 {
 	uint8_t *out = a->out + a->rank * a->bytes;
 	for (uint32_t i = team->index; i < r.count; i += team->size) {
@@ -90,7 +91,12 @@ MRW_DEV_CALL bool mrw_railshot_all_gather(const struct mrw_team *team, uint32_t 
 			mrw_unit_store(out, (uint64_t)r.first + i, a->bytes, payload);
 	}
 	mrw_team_sync(team);
-	return mrw_railshot_post(mrw_team_high(team), team->size, channel, a, seq, r.count) && mrw_railshot_relay(team, channel, a, seq, r) &&
+	return mrw_railshot_post(mrw_team_high(team), team->size, channel, a, seq, r.count);
+}
+
+MRW_DEV_CALL bool mrw_railshot_all_gather(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, struct mrw_range r)
+{
+	return mrw_railshot_offer(team, channel, a, seq, r) && mrw_railshot_relay(team, channel, a, seq, r) &&
 	       mrw_railshot_gather(team, channel, a, seq, r);
 }
 

@@ -33,32 +33,43 @@ MRW_DEV_CALL void mrw_ring_broadcast_round(const struct mrw_team *team, uint32_t
 		mrw_copy(team, a->out + c.offset, src, c.bytes);
 }
 
+/* distance: places to the right of a broadcast's root. */
+MRW_DEV void mrw_move_ring_round(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t t, uint64_t set,
+				 uint32_t step, uint32_t distance, uint64_t chunks)
+{
+	if (a->call.func == MRW_FUNC_ALL_GATHER)
+		mrw_ring_gather_round(team, channel, a, round, set, step, chunks);
+	else if (a->call.func == MRW_FUNC_BROADCAST)
+		mrw_ring_broadcast_round(team, channel, a, round, t, distance, chunks);
+}
+
+MRW_DEV uint32_t mrw_ring_distance(const struct mrw_args *a)
+{
+	uint32_t distance = 0;
+	while (mrw_ring_rank(a, distance) != a->call.root && distance + 1 < a->nranks)
+		distance++;
+	return distance;
+}
+
 MRW_DEV void mrw_move_ring(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
 {
 	struct mrw_op op;
 	uint64_t chunks = mrw_ring_chunks(a, channel), rounds = mrw_ring_rounds(a->call.func, chunks, a->nranks), set = 0;
-	uint32_t step = 0, distance = 0;
+	uint32_t step = 0, distance;
 	if (mrw_team_is_signal(team)) {
 		mrw_rounds_signal(team, channel, a, rounds);
 		return;
 	}
 	bool ok = mrw_op_begin(team, channel, a, &op);
-	while (mrw_ring_rank(a, distance) != a->call.root && distance + 1 < a->nranks)
-		distance++;
+	distance = mrw_ring_distance(a);
 	for (uint64_t t = 0; t < rounds; t++) {
 		uint64_t round = op.round + t;
 		ok = mrw_rounds_wait(team, channel, a, op.seq, round, a->call.lag, ok);
 		if (!ok)
 			break;
-		if (a->call.func == MRW_FUNC_ALL_GATHER)
-			mrw_ring_gather_round(team, channel, a, round, set, step, chunks);
-		else if (a->call.func == MRW_FUNC_BROADCAST)
-			mrw_ring_broadcast_round(team, channel, a, round, t, distance, chunks);
+		mrw_move_ring_round(team, channel, a, round, t, set, step, distance, chunks);
 		mrw_rounds_publish(team, channel, a, round);
-		if (++step == a->nranks - 1) {
-			step = 0;
-			set++;
-		}
+		mrw_ring_next(&set, &step, a->nranks);
 	}
 	ok = mrw_rounds_drain(team, channel, a, op.seq, op.round + rounds, ok);
 	mrw_rounds_keep(team, channel, a, op.round + rounds);

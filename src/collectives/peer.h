@@ -9,14 +9,8 @@
 #ifndef MRW_PEER_H
 #define MRW_PEER_H
 
+#include "schedule.h"
 #include "device/operation.h"
-
-/* Peer number q (1 ... nranks - 1) as seen from rank: every rank starts with its right neighbour, so that no one is hit by all. */
-MRW_DEV uint32_t mrw_peer(const struct mrw_args *a, uint32_t q)
-{
-	uint32_t p = a->rank + q;
-	return p < a->nranks ? p : p - a->nranks;
-}
 
 /* Until every peer has completed round - lag (counters reach round - lag + 1) and, if this rank goes on to write (fill), its outbox is free.
  * ok: this thread's state so far. Ends in a vote. */

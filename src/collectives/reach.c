@@ -69,7 +69,8 @@ struct mrw_layout mrw_reach_layout(const struct mrw_reach *reach, uint32_t chann
 /* b is a's right neighbour. */
 static bool follows(const struct mrw_reach *reach, uint32_t a, uint32_t b)
 {
-	return reach->position[b] == (reach->position[a] + 1) % reach->nranks;
+	uint32_t next = reach->position[a] + 1;
+	return reach->position[b] == (next < reach->nranks ? next : 0);
 }
 
 bool mrw_reach_is_peer(const struct mrw_reach *reach, uint32_t rank, uint32_t peer)

@@ -91,10 +91,7 @@ MRW_DEV void mrw_reduce_ring(const struct mrw_team *team, uint32_t channel, cons
 			break;
 		mrw_reduce_ring_round(team, channel, a, round, set, step, chunks, scalar);
 		mrw_rounds_publish(team, channel, a, round);
-		if (++step == a->nranks - 1) {
-			step = 0;
-			set++;
-		}
+		mrw_ring_next(&set, &step, a->nranks);
 	}
 	ok = mrw_rounds_drain(team, channel, a, op.seq, op.round + rounds, ok);
 	mrw_rounds_keep(team, channel, a, op.round + rounds);

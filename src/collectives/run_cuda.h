@@ -1,4 +1,4 @@
-/* run_cuda.h - the counterpart of run_host.h: adjoining vectors belong to different threads. Only reduce_bulk.h includes this. */
+/* run_cuda.h - the counterpart of run_host.h: adjoining vectors belong to different threads. Only add.h includes this. */
 #ifndef MRW_RUN_CUDA_H
 #define MRW_RUN_CUDA_H
 

@@ -1,5 +1,5 @@
 /* run_host.h - sums of a team of one: its vectors adjoin, so it adds blocks of elements in loops that a compiler turns into vector
- * code. Only reduce_bulk.h includes this. */
+ * code. Only add.h includes this. */
 #ifndef MRW_RUN_HOST_H
 #define MRW_RUN_HOST_H
 

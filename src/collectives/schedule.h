@@ -12,6 +12,13 @@
 
 #include "device/args.h"
 
+/* Peer number q (1 ... nranks - 1) as seen from rank: every rank starts with its right neighbour, so that no one is hit by all. */
+MRW_DEV uint32_t mrw_peer(const struct mrw_args *a, uint32_t q)
+{
+	uint32_t p = a->rank + q;
+	return p < a->nranks ? p : p - a->nranks;
+}
+
 struct mrw_span {
 	uint64_t offset, bytes;
 };
@@ -206,6 +213,15 @@ MRW_PURE uint64_t mrw_ring_rounds(uint32_t func, uint64_t chunks, uint32_t n)
 	if (func == MRW_FUNC_BROADCAST)
 		return chunks + n - 1;
 	return (chunks + (func == MRW_FUNC_ALL_REDUCE)) * (n - 1) + 1;
+}
+
+/* Round t is step t % (n - 1) of set t / (n - 1): from one round to the next. */
+MRW_PURE void mrw_ring_next(uint64_t *set, uint32_t *step, uint32_t n)
+{
+	if (++*step == n - 1) {
+		*step = 0;
+		++*set;
+	}
 }
 
 /* Position number back places to the left of position. back <= n. */

@@ -36,7 +36,9 @@
 /* Compared at bootstrap: change it with any change of a word's place or meaning. */
 #define MRW_WIRE_VERSION 6u
 
+#ifndef MRW_MAX_RANKS         /* a simulation on paper has more */
 #define MRW_MAX_RANKS 64u    /* of a communicator */
+#endif
 #define MRW_MAX_NEAR 16u     /* of those on one host */
 #define MRW_MAX_NICS 4u      /* that one rank uses */
 #define MRW_MAX_CHANNELS 64u

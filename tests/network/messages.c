@@ -1,12 +1,15 @@
 /* messages.c - what collectives across hosts put on the wire, as the schedule predicts it: for each queue pair of each rank the number of
  * work requests and bytes. Prints "expect QPN REQUESTS BYTES" for each; messages.py compares that with what the model of the NIC counted.
- * The program compares the requests with the queue's own counter.
+ * The program compares the requests with the queue's own counter. It prints what each rank sent each other one in a call, "sent FUNC BYTES
+ * ROOT ALGO CAP CHANNELS CHUNK RANK PEER NIC REQUESTS BYTES", BYTES of the whole buffer: messages.py has marrow-sim say the same.
  *
  * messages [RANKS [ALGO]]: four ranks, or so many, on MARROW_TEST_HOSTS hosts, as threads, under marrow-softnic. */
 #include "support/hosts.h"
 #include "support/world.h"
 
 #include "collectives/schedule.h"
+#include "collectives/select.h"
+#include "boot.h"
 #include "comm.h"
 
 #include <stdio.h>
@@ -205,6 +208,17 @@ static void count(struct world_rank *self, const char *what, uint64_t bytes, uin
 	}
 }
 
+/* What went to p in a call, for the simulator to compare. */
+static void tell(const struct world_rank *self, const struct mrw_args *a, uint32_t p, const struct traffic *t)
+{
+	for (uint32_t n = 0; a->bytes > 0 && n < a->far->nics; n++)
+		if (t[n].requests > 0)
+			printf("sent %s %llu %u %s %u %u %u %u %u %u %llu %llu\n", mrw_func_name(a->call.func),
+			       (unsigned long long)(mrw_has_shares(a->call.func) ? a->bytes : a->bytes * a->nranks), a->call.root,
+			       mrw_algo_name((enum mrw_algo)a->call.algo), self->comms[0]->channel_cap, a->call.channels, a->call.chunk_bytes,
+			       self->rank, p, n, (unsigned long long)t[n].requests, (unsigned long long)t[n].bytes);
+}
+
 static bool make_call(struct world_rank *self, const struct step *s, const uint8_t *send, uint8_t *recv, uint64_t (*before)[MRW_MAX_NICS],
 		      struct traffic (*expected)[MRW_MAX_NICS])
 {
@@ -225,6 +239,7 @@ static bool make_call(struct world_rank *self, const struct step *s, const uint8
 			continue;
 		predict(&task.args, self->rank, p, t);
 		count(self, mrw_func_name(s->func), s->bytes, before, expected, p, t);
+		tell(self, &task.args, p, t);
 	}
 	return true;
 }
@@ -267,6 +282,8 @@ static void run(struct world_rank *self)
 			add(&expected[p][n], 8);
 			queues++;
 		}
+	if (self->rank == 0)
+		printf("exchanges %llu\n", (unsigned long long)comm->boot->exchanges);
 	uint32_t hosts = hosts_count(self->nranks), per_host = self->nranks / hosts;
 	uint32_t peers = world_rails(self->world) ? hosts - 1 : self->nranks - per_host;
 	if (world_ring(self->world)) {

@@ -1,0 +1,258 @@
+/* test_sim.c - the simulator: its clock and links count right, every schedule is complete over many shapes, and broken ones are found out. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "clock.h"
+#include "engine.h"
+#include "step.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static struct sim_cluster cluster_of(uint32_t hosts, uint32_t gpus, uint32_t nics)
+{
+	struct sim_cluster c = {.cuda = true, .hosts = hosts, .gpus = gpus, .nics = nics, .nvlink_gb_s = 100, .nvlink_us = 1, .nic_gb_s = 10, .nic_us = 2,
+				.memory_gb_s = 1000, .round_us = 1, .channels = 64};
+	return c;
+}
+
+static void events_leave_in_the_order_of_time(void **state)
+{
+	(void)state;
+	enum { RANKS = 500 };
+	static struct sim_clock clock;
+	uint32_t rank, seen = 0;
+	double at, last = 0;
+	assert_true(sim_clock_open(&clock, RANKS, 10));
+	for (uint32_t r = 0; r < RANKS; r++) /* most of them far beyond the ring's end */
+		sim_clock_put(&clock, r, (double)(r * 7919 % RANKS) * 54321.5);
+	while (sim_clock_take(&clock, &rank, &at)) {
+		assert_true(at >= last - 10);
+		last = at > last ? at : last;
+		if (++seen < 3 * RANKS)
+			sim_clock_put(&clock, rank, at + (rank % 3 ? 25 : 1e6));
+	}
+	assert_int_equal(seen, 3 * RANKS + RANKS - 1);
+	sim_clock_close(&clock);
+}
+
+static void links_serve_one_after_the_other(void **state)
+{
+	(void)state;
+	struct sim_cluster c = cluster_of(4, 1, 1);
+	struct sim_fabric f;
+	c.nlevels = 1;
+	c.level[0] = (struct sim_level){"leaf", 2, 4, 3};
+	assert_true(sim_fabric_open(&f, &c));
+	/* 10 GB/s are 10 bytes a ns; 2 us on the way. */
+	assert_true(fabs(sim_fabric_send(&f, 0, 1, 0, 10000, 1, 0) - 3000) < 1);
+	assert_true(fabs(sim_fabric_send(&f, 0, 1, 0, 10000, 1, 0) - 4000) < 1);
+	assert_true(fabs(sim_fabric_send(&f, 1, 0, 0, 10000, 1, 0) - 3000) < 1); /* the other way is free */
+	sim_fabric_clear(&f);
+	/* Up and down: 2 * 3 us more; two hosts share 2 * 10 / 4 GB/s, so the second comes after 2000 ns of the first. */
+	assert_true(fabs(sim_fabric_send(&f, 0, 2, 0, 10000, 1, 0) - 10000) < 1);
+	assert_true(fabs(sim_fabric_send(&f, 1, 3, 0, 10000, 1, 0) - 12000) < 1);
+	assert_int_equal(f.bytes[SIM_UP], 20000);
+	assert_true(fabs(sim_fabric_load(&f, SIM_UP, 4000) - 1) < 0.01);
+	sim_fabric_close(&f);
+}
+
+/* NICs of different numbers have no leaf in common. */
+static void rails_meet_above_the_leaves(void **state)
+{
+	(void)state;
+	struct sim_cluster c = cluster_of(2, 2, 2);
+	struct sim_fabric f;
+	c.rails = 1;
+	c.nlevels = 1;
+	c.level[0] = (struct sim_level){"leaf", 2, 1, 3};
+	assert_true(sim_fabric_open(&f, &c));
+	assert_true(fabs(sim_fabric_send(&f, 0, 2, 0, 0, 1, 0) - 2000) < 1);
+	assert_true(fabs(sim_fabric_send(&f, 0, 3, 0, 0, 1, 0) - 8000) < 1);
+	sim_fabric_close(&f);
+}
+
+static void slots_are_inverted(void **state)
+{
+	(void)state;
+	static const struct sim_schedule *const some[] = {&sim_direct, &sim_rail, &sim_ring};
+	for (size_t i = 0; i < COUNT(some); i++) {
+		struct sim_cluster c = cluster_of(5, 3, 3);
+		struct sim_call call = {.schedule = some[i], .func = MRW_FUNC_ALL_REDUCE, .bytes = 1000};
+		struct sim_plan plan;
+		assert_true(sim_plan_make(&c, &call, &plan));
+		for (uint32_t r = 0; r < 15; r++)
+			for (uint32_t s = 0; s < plan.peers; s++) {
+				uint32_t p = sim_peer(&sim.reach, r, s);
+				assert_true(mrw_reach_is_peer(&sim.reach, r, p));
+				assert_int_equal(mrw_reach_slot(&sim.reach, r, p), s);
+			}
+	}
+}
+
+static const uint32_t funcs[] = {MRW_FUNC_ALL_REDUCE, MRW_FUNC_ALL_GATHER, MRW_FUNC_REDUCE_SCATTER, MRW_FUNC_BROADCAST, MRW_FUNC_REDUCE};
+
+static void schedules_are_complete(void **state)
+{
+	(void)state;
+	static const uint32_t shapes[][3] = {{1, 2, 1}, {1, 3, 1}, {1, 8, 1}, {2, 1, 1}, {3, 1, 2}, {2, 2, 4}, {3, 4, 2}, {5, 3, 3}, {16, 8, 8}};
+	static const uint64_t sizes[] = {1, 17, 4096, 99991, 3000001};
+	uint32_t ran = 0;
+	for (size_t k = 0; k < COUNT(shapes); k++)
+		for (size_t f = 0; f < COUNT(funcs); f++)
+			for (size_t b = 0; b < COUNT(sizes); b++)
+				for (uint32_t s = 0; s < sim_schedule_count; s++) {
+					struct sim_cluster c = cluster_of(shapes[k][0], shapes[k][1], shapes[k][2]);
+					struct sim_call call = {sim_schedules[s], funcs[f], 0, sizes[b], 0, 0};
+					struct sim_answer a;
+					call.root = (uint32_t)(shapes[k][0] * shapes[k][1] - 1 - b % 2);
+					if (!call.schedule->has(call.func) || (call.schedule->several_hosts && c.hosts == 1) ||
+					    ((call.schedule->algo == MRW_ALGO_RAIL || call.schedule->algo == MRW_ALGO_RAILSHOT) && c.gpus == 1))
+						continue;
+					bool ok = sim_run(&c, &call, true, NULL, NULL, &a);
+					if (!ok && a.plan.refused)
+						continue;
+					if (!ok)
+						fail_msg("%s %u of %llu bytes on %u x %u: %s", call.schedule->name, call.func, (unsigned long long)sizes[b],
+							 shapes[k][0], shapes[k][1], a.fault);
+					assert_true(a.us >= a.first_us && a.first_us > 0);
+					ran++;
+				}
+	assert_true(ran > 600);
+}
+
+/* Broken schedules: one rank does one thing wrong. */
+static uint32_t at_rank, at_round;
+
+static void loses(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
+{
+	struct sim_cursor kept = *c;
+	if (a->rank == at_rank && t == at_round)
+		kept.chunks = 0;
+	sim_ring.round(team, a, channel, t, &kept);
+	kept.chunks = c->chunks;
+	*c = kept;
+}
+
+static void repeats(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
+{
+	if (a->rank == at_rank && t == at_round)
+		c->step--;
+	sim_ring.round(team, a, channel, t, c);
+}
+
+static void begins_short(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c)
+{
+	sim_direct.begin(a, channel, c);
+	c->rounds -= a->rank == at_rank;
+}
+
+static void forgets_to_note(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
+{
+	sim_rail.round(team, a, channel, t, c);
+	if (a->rank == at_rank && t == at_round)
+		sim.noted -= 1;
+}
+
+static void sends_nothing(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
+{
+	if (a->rank != at_rank || t != at_round)
+		sim_railshot.round(team, a, channel, t, c);
+}
+
+static void broken_packets_are_found_out(void **state)
+{
+	(void)state;
+	struct sim_schedule broken = sim_railshot;
+	struct sim_cluster c = cluster_of(4, 2, 2);
+	struct sim_call call = {.schedule = &broken, .func = MRW_FUNC_ALL_REDUCE, .bytes = 64};
+	struct sim_answer a;
+	static const char *const words[] = {"deadlock: 4 of 8", "rank 3 reads chunk 0 of block 0 of its output, which nobody wrote", "rank 3 ends without the result of chunk 0 of block 0"};
+	broken.round = sends_nothing;
+	at_rank = 3;
+	for (at_round = 0; at_round < 3; at_round++) {
+		assert_false(sim_run(&c, &call, true, NULL, NULL, &a));
+		assert_non_null(strstr(a.fault, words[at_round]));
+	}
+}
+
+static void broken_schedules_are_found_out(void **state)
+{
+	(void)state;
+	struct sim_schedule broken;
+	struct sim_cluster c = cluster_of(4, 2, 2);
+	struct sim_call call = {.schedule = &broken, .func = MRW_FUNC_ALL_REDUCE, .bytes = 65536};
+	struct sim_answer a;
+	for (at_round = 0; at_round < 12; at_round++) {
+		at_rank = at_round % 8;
+		broken = sim_ring;
+		broken.round = loses;
+		assert_false(sim_run(&c, &call, true, NULL, NULL, &a));
+		assert_non_null(strstr(a.fault, "result"));
+	}
+	for (at_round = 1; at_round < 6; at_round++) {
+		broken = sim_ring;
+		broken.round = repeats;
+		assert_false(sim_run(&c, &call, true, NULL, NULL, &a));
+	}
+	at_rank = 5;
+	broken = sim_direct;
+	broken.begin = begins_short;
+	assert_false(sim_run(&c, &call, true, NULL, NULL, &a));
+	assert_non_null(strstr(a.fault, "deadlock: "));
+	assert_non_null(strstr(a.fault, "for rank 5, which has done all of its 2"));
+	at_round = 1;
+	broken = sim_rail;
+	broken.round = forgets_to_note;
+	assert_false(sim_run(&c, &call, true, NULL, NULL, &a));
+	assert_non_null(strstr(a.fault, "rank 5 staged"));
+}
+
+/* What bounds it is what the arithmetic says: a NIC's bytes on a large message, rounds on a small one. */
+static void times_have_their_bounds(void **state)
+{
+	(void)state;
+	struct sim_cluster c = cluster_of(8, 1, 1);
+	struct sim_call call = {.schedule = &sim_ring, .func = MRW_FUNC_ALL_REDUCE, .bytes = 64 << 20};
+	struct sim_answer a;
+	c.round_us = 0;
+	assert_true(sim_run(&c, &call, false, NULL, NULL, &a));
+	double wire_us = 2. * 7 / 8 * (64 << 20) / 10 / 1000;
+	assert_true(a.us > wire_us && a.us < 1.25 * wire_us);
+	call.bytes = 8;
+	assert_true(sim_run(&c, &call, false, NULL, NULL, &a));
+	assert_int_equal(a.rounds, 15);
+	assert_true(a.us > 15 * 2 && a.us < 15 * 2.2);
+	/* A late rank makes all of them late, a slow one each of its rounds. */
+	double before = a.us;
+	c.nlates = 1;
+	c.late[0] = (struct sim_late){3, 1, 500};
+	assert_true(sim_run(&c, &call, false, NULL, NULL, &a));
+	assert_true(a.us > 500 && a.us < before + 501);
+}
+
+static void the_same_again(void **state)
+{
+	(void)state;
+	struct sim_cluster c = cluster_of(4, 4, 4);
+	struct sim_call call = {.schedule = &sim_rail, .func = MRW_FUNC_ALL_REDUCE, .bytes = 1 << 20};
+	struct sim_answer a, b;
+	assert_true(sim_run(&c, &call, true, NULL, NULL, &a));
+	assert_true(sim_run(&c, &call, false, NULL, NULL, &b));
+	assert_memory_equal(&a, &b, sizeof a);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(events_leave_in_the_order_of_time), cmocka_unit_test(links_serve_one_after_the_other),
+		cmocka_unit_test(rails_meet_above_the_leaves), cmocka_unit_test(slots_are_inverted),
+		cmocka_unit_test(schedules_are_complete), cmocka_unit_test(broken_schedules_are_found_out), cmocka_unit_test(broken_packets_are_found_out),
+		cmocka_unit_test(times_have_their_bounds), cmocka_unit_test(the_same_again),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

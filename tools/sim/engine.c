@@ -1,0 +1,537 @@
+#include "engine.h"
+#include "step.h"
+#include "clock.h"
+#include "collectives/schedule.h"
+#include "device/team.h"
+
+#include <stdlib.h>
+
+/* What a rank sends to other hosts at once: the messages of a round, or its greetings. Its NIC sends one after the other, each when
+ * its port is free, so that links which many share are taken in the order of time. */
+struct batch {
+	bool active, greeting;
+	uint64_t round;
+	double from;             /* when the first one is posted */
+	double last;             /* when what has been sent so far is there */
+	double quantum;          /* so much of it is sent in one event */
+	uint32_t next;           /* slot - near slots, in the order of the posts */
+	uint32_t counters[MRW_MAX_NICS];
+};
+
+enum { GREETING = 2, BATCHES };
+
+/* A rank's progress. What comes of round t is counted at t modulo KEPT. In chunks no peer is two rounds ahead of one that it waits for, and
+ * what is behind is cleared; packets have fewer phases than that. */
+enum { KEPT = 4 };
+
+struct rank {
+	uint64_t round, rounds;  /* to begin next; of the call */
+	uint32_t got_near[KEPT], got_far[KEPT]; /* peers whose counter or packets of a round are known */
+	uint32_t need_near, need_far;           /* before the next round */
+	double at[KEPT];         /* when the last of them is here */
+	double settled[2];       /* when the NIC has executed what was sent in a round, once that is known */
+	bool sending;            /* an event of the NIC is pending */
+	double greeted, end;     /* when all greetings are here; when its last round was over */
+	double times;            /* a straggler's steps */
+	uint32_t near_count, far_count; /* peers on its host and beyond */
+};
+
+struct run {
+	const struct sim_cluster *cluster;
+	const struct sim_call *call;
+	struct sim_fabric fabric;
+	struct sim_clock clock;
+	struct rank *ranks;
+	struct batch *batches;      /* [rank * BATCHES]; those of rounds by parity */
+	uint8_t *near;              /* [rank * GPUs a host] peers on its host, by their numbers there */
+	struct sim_cursor *cursors; /* [rank * channels + channel] */
+	uint32_t n, peers, nics, far_slots;
+	/* What rounds send to whom: [parity][rank][far slot][nic] number of a kind of message. */
+	uint16_t *sends;
+	struct sim_note *kinds;
+	uint32_t nkinds, last_kind;
+	sim_listener listener;
+	void *arg;
+	struct sim_answer *answer;
+};
+
+static void bind(struct run *run, uint32_t rank)
+{
+	(void)run;
+	sim.args.rank = rank;
+	sim.host = rank / sim.gpus;
+	sim.first = sim.host * sim.gpus;
+	if (sim.reach.ring) {
+		sim.far.host = sim.reach.position[rank];
+		sim.far.local = 0;
+	} else if (sim.reach.rails) {
+		sim.far.host = sim.reach.host[rank];
+		sim.far.local = sim.reach.local[rank];
+	}
+}
+
+static bool has_come(const struct rank *k, uint64_t t)
+{
+	return k->got_near[t % KEPT] >= k->need_near && k->got_far[t % KEPT] >= k->need_far;
+}
+
+/* If all that a rank waits for before it enters its next round is known: it does so when the last of it is here. */
+static void schedule(struct run *run, uint32_t r)
+{
+	struct rank *k = &run->ranks[r];
+	uint64_t t = k->round;
+	double at = k->end;
+	if (t == k->rounds || (t > 0 && !has_come(k, t - 1)))
+		return;
+	if (k->far_count > 0 && !run->call->schedule->packets && run->batches[r * BATCHES + (t & 1)].active)
+		return;
+	if (t > 0)
+		at = k->at[(t - 1) % KEPT] > at ? k->at[(t - 1) % KEPT] : at;
+	at = k->settled[t & 1] > at ? k->settled[t & 1] : at;
+	sim_clock_put(&run->clock, r, at);
+}
+
+/* What a rank sent p in round t is there at at_ns. */
+static inline void deliver(struct run *run, uint32_t p, uint64_t t, bool far, double at_ns)
+{
+	struct rank *k = &run->ranks[p];
+	bool before = k->round == t + 1 && !has_come(k, t);
+	if (at_ns > k->at[t % KEPT])
+		k->at[t % KEPT] = at_ns;
+	if (far)
+		k->got_far[t % KEPT]++;
+	else
+		k->got_near[t % KEPT]++;
+	if (before && has_come(k, t))
+		schedule(run, p);
+}
+
+static bool is_far(uint32_t p)
+{
+	return p - sim.first >= sim.gpus;
+}
+
+/* The NIC of rank r goes on when it can. */
+static void wake(struct run *run, uint32_t r, double at)
+{
+	if (run->ranks[r].sending)
+		return;
+	run->ranks[r].sending = true;
+	sim_clock_put(&run->clock, run->n + r, at);
+}
+
+/* Greetings, all at the rank's first moment: the line to near peers, line and call to far ones. */
+static void greet(struct run *run, uint32_t r)
+{
+	struct rank *k = &run->ranks[r];
+	double near = k->end + run->fabric.near_latency_ns;
+	for (uint32_t i = 0; i < k->near_count; i++) {
+		struct rank *peer = &run->ranks[r / sim.gpus * sim.gpus + run->near[r * sim.gpus + i]];
+		peer->greeted = near > peer->greeted ? near : peer->greeted;
+	}
+	if (k->far_count == 0)
+		return;
+	run->batches[r * BATCHES + GREETING] = (struct batch){.active = true, .greeting = true, .from = k->end, .quantum = run->clock.width};
+	wake(run, r, k->end);
+}
+
+/* Message number next of a batch, if there is one to that peer. */
+static void send_one(struct run *run, uint32_t r, struct batch *b, uint32_t slot, double at)
+{
+	uint32_t p = sim_peer(&sim.reach, r, sim.args.layout.near_slots + slot);
+	double came = 0;
+	if (!is_far(p))
+		return;
+	for (uint32_t n = 0; n < run->nics; n++) {
+		uint64_t bytes = sizeof(struct mrw_greeting);
+		uint32_t requests = n == 0;
+		if (!b->greeting) {
+			const struct sim_note *kind = &run->kinds[run->sends[(((b->round & 1) * run->n + r) * run->far_slots + slot) * run->nics + n]];
+			bytes = kind->bytes + 8 * b->counters[n];
+			requests = kind->requests + b->counters[n];
+		}
+		if (requests == 0)
+			continue;
+		double there = sim_fabric_send(&run->fabric, r, p, n, bytes, requests, at);
+		if (run->listener)
+			run->listener(run->arg, r, p, n, bytes, requests);
+		came = there > came ? there : came;
+	}
+	b->last = came > b->last ? came : b->last;
+	if (!b->greeting && came > 0)
+		deliver(run, p, b->round, true, came);
+	else if (came > run->ranks[p].greeted)
+		run->ranks[p].greeted = came;
+}
+
+/* The oldest batch; NULL: none. */
+static struct batch *oldest(struct batch *of_rank)
+{
+	struct batch *even = &of_rank[0], *odd = &of_rank[1];
+	if (of_rank[GREETING].active)
+		return &of_rank[GREETING];
+	if (even->active && odd->active)
+		return even->round < odd->round ? even : odd;
+	return even->active ? even : odd->active ? odd : NULL;
+}
+
+/* Rank r's NIC sends what it can in this moment. */
+static void transmit(struct run *run, uint32_t r, double now)
+{
+	struct rank *k = &run->ranks[r];
+	struct batch *b;
+	double post = run->cluster->post_us * 1000 * k->times;
+	/* A NIC serves its queue pairs in turn: nobody is the first whom all serve. */
+	uint32_t start = sim.reach.rails ? sim.reach.host[r] : sim.reach.ring ? 0 : r;
+	bind(run, r);
+	k->sending = false;
+	while ((b = oldest(&run->batches[r * BATCHES]))) {
+		for (; b->next < run->far_slots; b->next++) {
+			uint32_t slot = b->next + start;
+			double at = b->from + b->next * post;
+			for (uint32_t n = 0; n < run->nics; n++) {
+				double ready = sim_fabric_ready(&run->fabric, r, n);
+				at = ready > at ? ready : at;
+			}
+			if (at > now + b->quantum) {
+				wake(run, r, at);
+				return;
+			}
+			send_one(run, r, b, slot < run->far_slots ? slot : slot - run->far_slots, at);
+		}
+		b->active = false;
+		if (!b->greeting) {
+			k->settled[b->round & 1] = b->last + run->fabric.latency_ns;
+			if (k->round == b->round + 2 && !run->call->schedule->packets)
+				schedule(run, r);
+		}
+	}
+}
+
+/* Number of a kind of message; 0: none is noted. */
+static uint16_t kind_of(struct run *run, const struct sim_note *note)
+{
+	const struct sim_note *last = &run->kinds[run->last_kind];
+	if (last->bytes == note->bytes && last->requests == note->requests)
+		return (uint16_t)run->last_kind;
+	for (uint32_t i = 0; i < run->nkinds; i++)
+		if (run->kinds[i].bytes == note->bytes && run->kinds[i].requests == note->requests)
+			return (uint16_t)(run->last_kind = i);
+	if (run->nkinds == UINT16_MAX) {
+		sim_fault("more than %d different messages", UINT16_MAX);
+		return 0;
+	}
+	run->kinds[run->nkinds] = *note;
+	return (uint16_t)(run->last_kind = run->nkinds++);
+}
+
+/* What the bodies noted of round t becomes a batch, posted from on. */
+static void post_round(struct run *run, uint32_t r, uint64_t t, const uint32_t *counters, double from)
+{
+	struct batch *b = &run->batches[r * BATCHES + (t & 1)];
+	uint16_t *sends = &run->sends[((t & 1) * run->n + r) * run->far_slots * run->nics];
+	double bytes = 0;
+	if (b->active)
+		sim_fault("rank %u sends in round %llu while its NIC still sends what it sent two rounds ago", r, (unsigned long long)t);
+	*b = (struct batch){.active = true, .round = t, .from = from};
+	memcpy(b->counters, counters, sizeof b->counters);
+	for (uint32_t s = 0; s < run->far_slots; s++)
+		for (uint32_t n = 0; n < run->nics; n++) {
+			struct sim_note *note = &sim.notes[(sim.args.layout.near_slots + s) * run->nics + n];
+			sends[s * run->nics + n] = kind_of(run, note);
+			bytes += (double)note->bytes;
+			note->bytes = 0;
+			note->requests = 0;
+		}
+	b->quantum = bytes * run->fabric.nic_ns / run->nics / 64;
+	b->quantum = b->quantum > run->clock.width ? b->quantum : run->clock.width;
+	wake(run, r, from);
+}
+
+/* The bodies of round t on all channels. counters[i]: channels whose counter goes by NIC number i. */
+static void work(struct run *run, uint32_t r, uint64_t t, uint32_t *counters)
+{
+	static const struct mrw_team alone = {0, 1, NULL};
+	struct sim_cursor *cursor = &run->cursors[(uint64_t)r * sim.args.call.channels];
+	sim.loaded = sim.stored = sim.staged = sim.noted = 0;
+	memset(sim.near, 0, sim.gpus * sizeof sim.near[0]);
+	for (uint32_t c = 0; c < sim.args.call.channels; c++) {
+		if (t >= cursor[c].rounds)
+			continue;
+		sim.channel = c;
+		run->call->schedule->round(&alone, &sim.args, c, t, &cursor[c]);
+		if (run->nics > 0 && !run->call->schedule->packets)
+			counters[c % run->nics]++;
+	}
+	if (sim.staged != sim.noted && !run->call->schedule->packets)
+		sim_fault("rank %u staged %llu bytes for other hosts in round %llu and sends %llu", r, (unsigned long long)sim.staged,
+			  (unsigned long long)t, (unsigned long long)sim.noted);
+}
+
+/* Whom rank r waits for before its next phase. */
+static void learn_needs(struct run *run, uint32_t r)
+{
+	struct rank *k = &run->ranks[r];
+	uint32_t counters[MRW_MAX_NICS] = {0};
+	sim.stamp++;
+	sim.await_near = sim.await_far = 0;
+	sim.dry = true;
+	if (k->round < k->rounds)
+		work(run, r, k->round, counters);
+	sim.dry = false;
+	k->need_near = sim.await_near;
+	k->need_far = sim.await_far;
+}
+
+/* Stores to ranks of the host, from at on: when the last one has left. there[i]: when they are at rank number i. */
+static double push_near(struct run *run, uint32_t r, double at, double *there)
+{
+	double left = at;
+	uint32_t local = r - sim.first;
+	for (uint32_t i = 1; i < sim.gpus; i++) {
+		uint32_t l = local + i < sim.gpus ? local + i : local + i - sim.gpus;
+		there[l] = 0;
+		if (sim.near[l] == 0)
+			continue;
+		if (run->fabric.near_ns > 0)
+			left = sim_fabric_store(&run->fabric, r, sim.first + l, sim.near[l], at, &there[l]);
+		else
+			sim.stored += sim.near[l];
+	}
+	return left;
+}
+
+/* Round t of rank r, which begins it now. */
+static void step(struct run *run, uint32_t r, double now)
+{
+	struct rank *k = &run->ranks[r];
+	const struct sim_cluster *c = run->cluster;
+	uint64_t t = k->round;
+	uint32_t counters[MRW_MAX_NICS] = {0};
+	double there[64], share = c->cores > 0 && sim.gpus > c->cores ? sim.gpus / c->cores : 1, posts = 0;
+	bind(run, r);
+	work(run, r, t, counters);
+	bool packets = run->call->schedule->packets;
+	double left = push_near(run, r, now, there);
+	double own = (double)(sim.loaded + sim.stored) / c->memory_gb_s;
+	double end = now + (own + (packets ? c->packet_us : c->round_us) * 1000) * k->times * share;
+	end = left > end ? left : end;
+	if (k->far_count > 0 && (!packets || sim.noted > 0)) {
+		for (uint32_t i = 0; i < run->nics; i++)
+			posts += packets ? k->far_count : counters[i] * k->far_count;
+		post_round(run, r, t, counters, end);
+	}
+	k->round = t + 1;
+	k->end = end + posts * c->post_us * 1000 * k->times;
+	uint64_t behind = (t + KEPT - 1) % KEPT; /* round t - 1 */
+	if (!packets) {
+		k->got_near[behind] = k->got_far[behind] = 0;
+		k->at[behind] = 0;
+	}
+	for (uint32_t i = 0; i < k->near_count; i++) {
+		uint32_t l = run->near[r * sim.gpus + i];
+		double at = end + run->fabric.near_latency_ns;
+		if (!packets || sim.near[l] > 0)
+			deliver(run, sim.first + l, t, false, there[l] > at ? there[l] : at);
+	}
+	if (packets)
+		learn_needs(run, r);
+	schedule(run, r);
+	run->answer->steps++;
+}
+
+/* Whether a rank, which nothing can happen to any more, has come to its end: all its rounds, and across hosts the last counters of all peers. */
+static bool is_over(const struct run *run, const struct rank *k)
+{
+	if (k->round < k->rounds)
+		return false;
+	return run->nics == 0 || k->rounds == 0 || run->call->schedule->packets || has_come(k, k->rounds - 1);
+}
+
+/* Nothing is left to happen: if some wait, who for whom. */
+static void name_the_stuck(struct run *run)
+{
+	uint32_t stuck = 0;
+	for (uint32_t r = 0; r < run->n; r++)
+		stuck += !is_over(run, &run->ranks[r]);
+	if (stuck == 0)
+		return;
+	for (uint32_t r = 0; r < run->n; r++) {
+		const struct rank *k = &run->ranks[r];
+		if (is_over(run, k))
+			continue;
+		for (uint32_t s = 0; s < run->peers; s++) {
+			uint32_t p = sim_peer(&sim.reach, r, s);
+			const struct rank *other = &run->ranks[p];
+			if (other->round < k->round && other->round == other->rounds)
+				sim_fault("deadlock: %u of %u ranks never end; rank %u has done %llu of %llu rounds and waits for rank %u, which has done all of its %llu",
+					  stuck, run->n, r, (unsigned long long)k->round, (unsigned long long)k->rounds, p, (unsigned long long)other->rounds);
+			else if (other->round < k->round)
+				sim_fault("deadlock: %u of %u ranks never end; rank %u has done %llu of %llu rounds and waits for rank %u, which has done %llu of %llu and waits, too",
+					  stuck, run->n, r, (unsigned long long)k->round, (unsigned long long)k->rounds, p, (unsigned long long)other->round,
+					  (unsigned long long)other->rounds);
+		}
+	}
+	for (uint32_t r = 0; r < run->n; r++)
+		if (!is_over(run, &run->ranks[r]))
+			sim_fault("deadlock: %u of %u ranks never end; rank %u has done %llu of %llu phases and waits for packets that nobody sends", stuck, run->n, r,
+				  (unsigned long long)run->ranks[r].round, (unsigned long long)run->ranks[r].rounds);
+}
+
+/* Whether every rank has all that it must have, and nothing else. */
+static void check_outputs(struct run *run)
+{
+	const struct sim_ledger *l = &sim.ledger;
+	uint32_t func = sim.args.call.func;
+	for (uint32_t r = 0; r < run->n; r++) {
+		uint64_t from = func == MRW_FUNC_REDUCE_SCATTER ? r * l->of_block : 0, to = func == MRW_FUNC_REDUCE_SCATTER ? from + l->of_block : l->blocks * l->of_block;
+		for (uint64_t p = from; p < to; p++)
+			if ((func != MRW_FUNC_REDUCE || r == sim.args.call.root) && sim_chunk_bytes(l, p) > 0 && !(l->done[r * l->words + p / 64] >> p % 64 & 1))
+				sim_fault("rank %u ends without the result of chunk %llu of block %llu", r, (unsigned long long)(p % l->of_block),
+					  (unsigned long long)(p / l->of_block));
+		for (uint32_t i = 0; i < l->channels * l->partial_room; i++) {
+			uint64_t p = l->partials[(uint64_t)r * l->channels * l->partial_room + i].position;
+			if (p > 0)
+				sim_fault("rank %u ends with what is no result: chunk %llu of block %llu", r, (unsigned long long)((p - 1) % l->of_block),
+					  (unsigned long long)((p - 1) / l->of_block));
+		}
+	}
+}
+
+static bool open_run(struct run *run)
+{
+	const struct sim_cluster *c = run->cluster;
+	uint32_t channels = sim.args.call.channels;
+	double latencies[] = {c->nvlink_us, c->nic_us, c->round_us}, shortest = 1;
+	bool found = false;
+	for (uint32_t i = 0; i < 3; i++)
+		if (latencies[i] > 0 && (!found || latencies[i] < shortest)) {
+			shortest = latencies[i];
+			found = true;
+		}
+	run->n = sim.args.nranks;
+	run->peers = sim.args.layout.slots;
+	run->nics = sim.args.far ? sim.far.nics : 0;
+	run->ranks = calloc(run->n, sizeof *run->ranks);
+	run->batches = calloc((size_t)run->n * BATCHES, sizeof *run->batches);
+	run->near = calloc((size_t)run->n * sim.gpus, sizeof *run->near);
+	run->cursors = calloc((size_t)run->n * channels, sizeof *run->cursors);
+	run->far_slots = sim.args.layout.slots - sim.args.layout.near_slots;
+	run->nkinds = 1;
+	run->kinds = calloc(UINT16_MAX, sizeof *run->kinds);
+	sim.stamp = 0;
+	sim.awaited = calloc(run->peers, sizeof *sim.awaited);
+	sim.notes = calloc((size_t)run->peers * (run->nics ? run->nics : 1), sizeof *sim.notes);
+	run->sends = run->nics ? calloc((size_t)2 * run->n * run->far_slots * run->nics, sizeof *run->sends) : NULL;
+	return run->ranks && run->batches && run->near && run->cursors && run->kinds && sim.notes && sim.awaited && (run->sends || run->nics == 0) && sim_fabric_open(&run->fabric, c) &&
+	       sim_clock_open(&run->clock, 2 * run->n, shortest * 1000 / 8);
+}
+
+static void begin(struct run *run)
+{
+	const struct sim_cluster *c = run->cluster;
+	for (uint32_t r = 0; r < run->n; r++) {
+		run->ranks[r].times = 1;
+		run->ranks[r].end = c->call_us * 1000;
+	}
+	for (uint32_t i = 0; i < c->nlates; i++) {
+		run->ranks[(uint32_t)c->late[i].rank].times = c->late[i].times;
+		run->ranks[(uint32_t)c->late[i].rank].end += c->late[i].us * 1000;
+	}
+	for (uint32_t r = 0; r < run->n; r++) {
+		struct rank *k = &run->ranks[r];
+		bind(run, r);
+		for (uint32_t p = sim.first; p < sim.first + sim.gpus; p++)
+			if (mrw_reach_is_peer(&sim.reach, r, p))
+				run->near[r * sim.gpus + k->near_count++] = (uint8_t)(p - sim.first);
+		k->far_count = run->peers - k->near_count;
+		k->need_near = k->near_count;
+		k->need_far = k->far_count;
+		for (uint32_t ch = 0; ch < sim.args.call.channels; ch++) {
+			struct sim_cursor *cursor = &run->cursors[(uint64_t)r * sim.args.call.channels + ch];
+			run->call->schedule->begin(&sim.args, ch, cursor);
+			run->ranks[r].rounds = cursor->rounds > run->ranks[r].rounds ? cursor->rounds : run->ranks[r].rounds;
+		}
+		run->answer->rounds = run->ranks[r].rounds > run->answer->rounds ? run->ranks[r].rounds : run->answer->rounds;
+		greet(run, r);
+	}
+	for (uint32_t r = 0; r < run->n; r++) {
+		bind(run, r);
+		if (run->call->schedule->packets)
+			learn_needs(run, r);
+		schedule(run, r);
+	}
+}
+
+static void tell(struct run *run)
+{
+	struct sim_answer *a = run->answer;
+	double last = 0, first = 0;
+	for (uint32_t r = 0; r < run->n; r++) {
+		const struct rank *k = &run->ranks[r];
+		double end = k->greeted > k->end ? k->greeted : k->end;
+		if (run->nics > 0 && k->rounds > 0 && k->at[(k->rounds - 1) % KEPT] > end && !run->call->schedule->packets) /* drained */
+			end = k->at[(k->rounds - 1) % KEPT];
+		last = end > last ? end : last;
+		first = r == 0 || end < first ? end : first;
+	}
+	a->us = last / 1000;
+	a->first_us = first / 1000;
+	memcpy(a->bytes, run->fabric.bytes, sizeof a->bytes);
+	memcpy(a->messages, run->fabric.messages, sizeof a->messages);
+	for (uint32_t i = 0; i < SIM_CLASSES; i++)
+		a->load[i] = sim_fabric_load(&run->fabric, (enum sim_class)i, last);
+}
+
+static void close_run(struct run *run)
+{
+	free(run->ranks);
+	free(run->batches);
+	free(run->near);
+	free(run->cursors);
+	free(run->sends);
+	free(run->kinds);
+	free(sim.notes);
+	sim.notes = NULL;
+	free(sim.awaited);
+	sim.awaited = NULL;
+	sim_fabric_close(&run->fabric);
+	sim_clock_close(&run->clock);
+	sim_ledger_close(&sim.ledger);
+}
+
+bool sim_run(const struct sim_cluster *c, const struct sim_call *call, bool check, sim_listener listener, void *arg, struct sim_answer *answer)
+{
+	static struct run run; /* the clock's buckets are large */
+	uint32_t r;
+	double now;
+	memset(&run, 0, sizeof run);
+	memset(answer, 0, sizeof *answer);
+	run.cluster = c;
+	run.call = call;
+	run.listener = listener;
+	run.arg = arg;
+	run.answer = answer;
+	if (sim_plan_make(c, call, &answer->plan)) {
+		answer->channels = sim.args.call.channels;
+		answer->chunk_bytes = sim.args.call.chunk_bytes;
+		bool packets = call->schedule->packets;
+		bool whole = packets && mrw_has_shares(call->func) && call->schedule->algo != MRW_ALGO_TWOSHOT;
+		whole = whole || (call->func == MRW_FUNC_BROADCAST && (call->schedule->algo == MRW_ALGO_RING || mrw_exchanges(call->func, sim.args.nranks) == 1));
+		if (!open_run(&run) || !sim_ledger_open(&sim.ledger, &sim.args, whole || sim.args.uneven, packets, check))
+			sim_fault("no memory for %u ranks", sim.args.nranks);
+		else {
+			begin(&run);
+			while (!sim.fault[0] && sim_clock_take(&run.clock, &r, &now))
+				r < run.n ? step(&run, r, now) : transmit(&run, r - run.n, now);
+			if (!sim.fault[0])
+				name_the_stuck(&run);
+			if (!sim.fault[0] && check)
+				check_outputs(&run);
+			tell(&run);
+		}
+		close_run(&run);
+	}
+	memcpy(answer->fault, sim.fault, sizeof answer->fault);
+	return answer->fault[0] == '\0';
+}

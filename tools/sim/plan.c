@@ -1,0 +1,159 @@
+#include "plan.h"
+#include "step.h"
+#include "collectives/schedule.h"
+#include "collectives/select.h"
+
+#include <stdio.h>
+
+enum { LIBRARY_RANKS = 64, CHUNK_WANTED = 64 << 10, SMALLEST_CHUNK = 512, SMALLEST_UNITS = 32 };
+
+/* As network_view.c fills it. */
+static void fill_far(uint32_t nics)
+{
+	const struct mrw_reach *r = &sim.reach;
+	sim.far.nics = nics;
+	sim.far.hosts = sim.far.per_host = 0;
+	if (r->ring) {
+		sim.far.hosts = r->nranks;
+		sim.far.per_host = 1;
+		for (uint32_t p = 0; p < r->nranks; p++)
+			sim.far.at[r->position[p]] = p;
+	}
+	if (r->rails) {
+		sim.far.hosts = r->hosts;
+		sim.far.per_host = r->per_host;
+		for (uint32_t p = 0; p < r->nranks; p++)
+			sim.far.at[r->host[p] * r->per_host + r->local[p]] = p;
+	}
+}
+
+/* The same as mrw_reach_layout(), with budgets of our own. */
+static struct mrw_layout roomy(uint32_t channels, uint64_t times)
+{
+	const struct mrw_reach *r = &sim.reach;
+	struct mrw_spread s = {r->nranks, channels, r->rails, r->hosts, r->per_host, r->hosts > 1, r->ring};
+	return mrw_layout_of(&s, MRW_PACKETS_BUDGET * times, r->hosts > 1 ? 0 : MRW_LINES_BUDGET, MRW_STAGING_BUDGET * times);
+}
+
+static bool is_fine(const struct mrw_layout *l, uint64_t chunk, uint64_t units)
+{
+	return l->units >= SMALLEST_UNITS && l->units >= 4 * l->cells && l->units >= units && l->chunk_bytes >= chunk;
+}
+
+/* Packets that a slot must hold for a call by one channel, as far as any does. */
+static uint64_t units_wanted(const struct sim_call *call, uint64_t block)
+{
+	bool differ = call->func == MRW_FUNC_ALL_GATHER || call->func == MRW_FUNC_REDUCE_SCATTER;
+	uint64_t bytes = call->schedule->algo == MRW_ALGO_TWOSHOT ? block : sim.args.bytes, units = (bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES;
+	if (!call->schedule->packets)
+		return 0;
+	if (call->schedule->algo == MRW_ALGO_RAILSHOT && differ)
+		units *= sim.reach.hosts;
+	return units < MRW_MAX_UNITS ? units : MRW_MAX_UNITS;
+}
+
+static void lay_out(const struct sim_cluster *c, const struct sim_call *call, struct sim_plan *plan, uint64_t block, uint32_t *cap)
+{
+	uint64_t budget = c->cuda ? MRW_STAGING_BUDGET : MRW_HOST_STAGING_BUDGET;
+	*cap = call->channels ? call->channels : (uint32_t)c->channels;
+	sim.args.layout = mrw_reach_layout(&sim.reach, *cap, budget);
+	while (*cap > 1 && !is_fine(&sim.args.layout, SMALLEST_CHUNK, 0))
+		sim.args.layout = mrw_reach_layout(&sim.reach, *cap /= 2, budget);
+	if (sim.reach.nranks > LIBRARY_RANKS)
+		plan->why = "more ranks than the library takes";
+	else if (!is_fine(&sim.args.layout, SMALLEST_CHUNK, 0))
+		plan->why = "the arena would be cut too fine";
+	plan->paper = plan->why != NULL;
+	if (!plan->paper)
+		return;
+	uint64_t wanted = call->chunk_bytes ? call->chunk_bytes : CHUNK_WANTED, times = 1;
+	uint64_t units = units_wanted(call, block);
+	*cap = call->channels ? call->channels : 1;
+	wanted = call->schedule->packets ? SMALLEST_CHUNK : wanted;
+	wanted = wanted < MRW_MAX_CHUNK_BYTES ? wanted : MRW_MAX_CHUNK_BYTES;
+	wanted = wanted < block ? wanted : block;
+	wanted = (wanted + SMALLEST_CHUNK - 1) / SMALLEST_CHUNK * SMALLEST_CHUNK;
+	do
+		sim.args.layout = roomy(*cap, times);
+	while (!is_fine(&sim.args.layout, wanted, units) && (times *= 2) < 1ull << 40);
+	/* No more than was asked for. */
+	uint64_t least = times / 2, most = times;
+	while (most - least > 1 && most - least > most / 64) {
+		struct mrw_layout l = roomy(*cap, (least + most) / 2);
+		if (is_fine(&l, wanted, units)) {
+			most = (least + most) / 2;
+			sim.args.layout = l;
+		} else
+			least = (least + most) / 2;
+	}
+}
+
+bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, struct sim_plan *plan)
+{
+	static uint32_t host[SIM_MAX_RANKS];
+	uint32_t n = sim_cluster_ranks(c), cap;
+	struct mrw_args *a = &sim.args;
+	memset(plan, 0, sizeof *plan);
+	memset(&sim.args, 0, sizeof sim.args);
+	sim.fault[0] = '\0';
+	sim.gpus = (uint32_t)c->gpus;
+	for (uint32_t r = 0; r < n; r++)
+		host[r] = r / sim.gpus;
+	sim.reach = mrw_reach_of(n, host, (int32_t)call->schedule->algo);
+	enum mrw_algo algo = call->schedule->algo;
+	bool as_wanted = algo == MRW_ALGO_RING ? sim.reach.ring : algo == MRW_ALGO_RAIL || algo == MRW_ALGO_RAILSHOT ? sim.reach.rails : true;
+	plan->refused = false;
+	if (!as_wanted || !call->schedule->has(call->func) || call->bytes == 0) {
+		sim_fault("%s: not for such a call: %s", call->schedule->name,
+			  call->bytes == 0 ? "it has no bytes" : as_wanted ? "the library has no such collective there" : sim.reach.reason);
+		return false;
+	}
+	if (call->root >= n) {
+		sim_fault("root %u of %u ranks", call->root, n);
+		return false;
+	}
+	uint32_t nics = sim.reach.hosts > 1 ? (uint32_t)(c->nics > c->gpus ? c->nics / c->gpus : 1) : 0;
+	fill_far(nics);
+	bool shares = mrw_has_shares(call->func), straight = call->func == MRW_FUNC_REDUCE && n == 2;
+	a->rank = 0;
+	a->nranks = n;
+	a->far = sim.reach.hosts > 1 ? &sim.far : NULL;
+	a->in = SIM_IN;
+	a->out = SIM_OUT;
+	for (uint32_t r = 0; r < n; r++)
+		a->arena[r] = SIM_ARENA(r);
+	a->bytes = shares ? call->bytes : (call->bytes + n - 1) / n;
+	a->share_bytes = shares && !straight ? mrw_share_bytes(a->bytes, n) : 0;
+	a->uneven = straight;
+	a->ends[0] = call->root == 0 ? a->bytes : 0;
+	a->ends[1] = a->bytes;
+	uint64_t block = a->share_bytes ? a->share_bytes : a->bytes;
+	lay_out(c, call, plan, block, &cap);
+	struct mrw_select_input in = {.func = (enum mrw_func)call->func, .target = c->cuda ? MARROW_TARGET_CUDA : MARROW_TARGET_HOST, .bytes = a->bytes,
+				      .nranks = n, .layout = a->layout, .nics = nics, .channel_cap = cap,
+				      .forced_algo = (int32_t)call->schedule->algo, .forced_channels = call->channels};
+	struct mrw_plan chosen = mrw_select(&in);
+	if (chosen.algo != call->schedule->algo) {
+		plan->refused = true;
+		sim_fault("%s: the library takes %s for this call (%s)", call->schedule->name, mrw_algo_name(chosen.algo), chosen.reason);
+		return false;
+	}
+	bool one = chosen.algo != MRW_ALGO_TWOSHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
+	a->units = call->schedule->packets ? (uint32_t)mrw_units_per_channel(one ? a->bytes : a->share_bytes, chosen.channels) : 0;
+	a->call.func = (uint8_t)call->func;
+	a->call.algo = (uint8_t)chosen.algo;
+	a->call.root = call->root;
+	a->call.channels = chosen.channels;
+	a->call.chunk_bytes = chosen.chunk_bytes;
+	a->call.lag = chosen.lag;
+	a->call.count = a->bytes;
+	plan->peers = a->layout.slots;
+	for (uint32_t s = 0; s < a->layout.slots; s++) /* of rank 0: hosts are alike, and in a ring its left neighbour is on another one */
+		plan->far_peers += sim_peer(&sim.reach, 0, s) / sim.gpus != 0;
+	plan->queue_pairs = plan->far_peers * nics;
+	plan->arena_bytes = a->layout.bytes;
+	sim_bootstrap_run(c, (a->layout.slots - a->layout.near_slots) * nics, &plan->bootstrap);
+	if (plan->bootstrap.fault[0])
+		sim_fault("bootstrap: %s", plan->bootstrap.fault);
+	return !plan->bootstrap.fault[0];
+}

@@ -1,0 +1,39 @@
+/* schedules.h - the library's schedules as the engine runs them.
+ *
+ * To add one: a file that includes vocabulary.h and the bodies' headers (direct.c, rail.c and ring.c are the examples), with functions that
+ * call what those call once before their loop and once a round; its struct sim_schedule here and in sim_schedules[]. Words that the new
+ * bodies use and the others do not are added to vocabulary.h. If its ranks have other peers: reach.c decides that, and sim_peer()
+ * (step.c) is the inverse of its slots. */
+#ifndef SIM_SCHEDULES_H
+#define SIM_SCHEDULES_H
+
+#include "device/args.h"
+
+struct mrw_team;
+
+/* Of a rank and channel: what a body keeps from round to round. */
+struct sim_cursor {
+	uint64_t rounds, chunks;
+	uint64_t set;
+	uint32_t step, place; /* place: as the schedule needs it */
+};
+
+struct sim_schedule {
+	const char *name;
+	enum mrw_algo algo;
+	bool several_hosts;         /* it exists across hosts only */
+	bool packets;               /* round t waits for what was sent in t - 1, as its body says; else for a counter of every peer */
+	bool (*has)(uint32_t func); /* whether it carries such calls */
+	/* Sets the cursor for the first round. */
+	void (*begin)(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c);
+	/* Round t, and the cursor for the next one. */
+	void (*round)(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c);
+};
+
+extern const struct sim_schedule sim_oneshot, sim_twoshot, sim_direct, sim_railshot, sim_rail, sim_ring;
+extern const struct sim_schedule *const sim_schedules[];
+extern const uint32_t sim_schedule_count;
+/* NULL: no such name. */
+const struct sim_schedule *sim_schedule_find(const char *name);
+
+#endif

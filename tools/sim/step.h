@@ -1,0 +1,64 @@
+/* step.h - one rank's round under way: what the bodies' vocabulary (vocabulary.h) notes and the engine turns into time. There is one, for
+ * inner loops are short and there are many. */
+#ifndef SIM_STEP_H
+#define SIM_STEP_H
+
+#include "ledger.h"
+#include "collectives/reach.h"
+
+/* far.h's, as far as schedules look: whom the rank of the moment is among. */
+struct mrw_far {
+	uint32_t nics, hosts, per_host, host, local;
+	uint32_t at[MRW_MAX_RANKS];
+};
+
+/* Messages to one peer on another host, by one NIC. */
+struct sim_note {
+	uint64_t bytes;
+	uint32_t requests;
+};
+
+struct sim_step {
+	struct mrw_args args;          /* of all ranks; rank is changed for each */
+	struct mrw_far far;
+	struct mrw_reach reach;
+	struct sim_ledger ledger;
+	uint32_t gpus;                 /* ranks of a host: rank r is on host r / gpus */
+	uint32_t channel, host, first; /* of the moment: channel, host and its first rank */
+	/* Since the round began: */
+	uint64_t loaded, stored;       /* bytes, of this rank's own memory */
+	uint64_t staged, noted;        /* bytes for other hosts, put into the outbox and noted */
+	uint64_t near[64];             /* bytes stored at the host's rank with this number */
+	struct sim_note *notes;        /* [slot * nics + nic] */
+	/* Phases in packets: dry is a run that only notes whom it waits for. */
+	bool dry;
+	uint32_t *awaited;             /* [slot] the last phase (stamp) that waited for it */
+	uint32_t stamp, await_near, await_far;
+	char fault[240];               /* the first thing that is wrong; empty: none */
+};
+
+extern struct sim_step sim;
+
+/* Notes what is wrong, if nothing was yet. */
+void sim_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The peer of rank with this slot; mrw_reach_slot()'s inverse. */
+uint32_t sim_peer(const struct mrw_reach *reach, uint32_t rank, uint32_t slot);
+/* Contents of a place, of a chunk of bytes bytes; at: an address that the vocabulary made up. */
+uint32_t sim_load(const uint8_t *at, uint64_t bytes);
+void sim_store(uint8_t *at, uint64_t bytes, uint32_t value);
+/* Number of the staging chunk at an offset of an arena, as wire.h lays them out. */
+uint64_t sim_staging_index(uint64_t offset, uint32_t *format, bool *near);
+/* Where the ledger has that of a rank. Chunks of ranks on other hosts lie by parity there: few rounds touch half of the memory only. */
+uint32_t *sim_staged(uint64_t rank, uint64_t index, uint32_t format, bool near);
+
+/* The ledger's place of a packet: in a slot of my arena (what came), of a rank of my host, or in my outbox (then of the peer that it goes to). */
+uint32_t *sim_packet(const uint8_t *at);
+/* The phase waits for the peer with this slot. */
+void sim_await(uint32_t slot, bool far);
+
+/* Addresses: the rank + 1 above bit 40, an offset in its arena below; or a buffer of the rank of the moment. */
+#define SIM_ARENA(rank) ((uint8_t *)(((uint64_t)(rank) + 1) << 40))
+#define SIM_IN ((uint8_t *)(1ull << 60))
+#define SIM_OUT ((uint8_t *)(1ull << 61))
+
+#endif

@@ -1,0 +1,339 @@
+/* vocabulary.h - the words in which the library's bodies are written, with another meaning: instead of moving bytes they note who moves how
+ * many to whom, and move the ledger's numbers. Included before a body's header, whose own words (peer.h, copy.h, reduce.h, add.h) stay out.
+ *
+ * Bodies are run round by round by the engine, which also does the waiting that mrw_rounds_wait() would: their loops are compiled and
+ * never called. */
+#ifndef SIM_VOCABULARY_H
+#define SIM_VOCABULARY_H
+
+#define MRW_PEER_H
+#define MRW_COPY_H
+#define MRW_REDUCE_H
+#define MRW_ADD_H
+#define MRW_PACKET_H
+
+#include "step.h"
+#include "collectives/schedule.h"
+#include "device/team.h"
+
+#define MRW_VEC_BYTES 16u
+
+/* Elements are the ledger's numbers: what bodies add comes out as a number of its own. */
+#define MRW_ELEM_BYTES 4u
+typedef uint32_t mrw_acc;
+
+/* far.h, peer.h */
+
+MRW_DEV bool mrw_spans(const struct mrw_args *a)
+{
+	return a->far != NULL;
+}
+
+MRW_DEV bool mrw_is_far(const struct mrw_args *a, uint32_t p)
+{
+	return a->far && p - sim.first >= sim.gpus;
+}
+
+MRW_DEV uint32_t mrw_slot_here(const struct mrw_args *a, uint32_t p)
+{
+	return mrw_reach_slot(&sim.reach, a->rank, p);
+}
+
+MRW_DEV uint32_t mrw_slot_there(const struct mrw_args *a, uint32_t p)
+{
+	return mrw_reach_slot(&sim.reach, p, a->rank);
+}
+
+MRW_DEV uint8_t *mrw_staging_to(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint64_t round)
+{
+	if (mrw_is_far(a, p))
+		return SIM_ARENA(a->rank) + a->layout.outbox + mrw_staging_offset(&a->layout, format, channel, mrw_slot_here(a, p), round);
+	return SIM_ARENA(p) + mrw_staging_offset(&a->layout, format, channel, mrw_slot_there(a, p), round);
+}
+
+MRW_DEV const uint8_t *mrw_staging_from(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint64_t round)
+{
+	return SIM_ARENA(a->rank) + mrw_staging_offset(&a->layout, format, channel, mrw_slot_here(a, p), round);
+}
+
+MRW_DEV void mrw_stage_note(const struct mrw_team *team, const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint64_t round,
+			    uint32_t bytes)
+{
+	(void)team;
+	(void)format;
+	(void)round;
+	if (!mrw_is_far(a, p))
+		return;
+	struct sim_note *note = &sim.notes[mrw_slot_here(a, p) * a->far->nics + channel % a->far->nics];
+	note->bytes += bytes;
+	note->requests += bytes > 0;
+	sim.noted += bytes;
+}
+
+/* Loops of bodies end here. */
+struct mrw_op {
+	uint32_t seq;
+	uint64_t round;
+};
+
+MRW_DEV bool mrw_op_begin(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, struct mrw_op *op)
+{
+	(void)team;
+	(void)channel;
+	(void)a;
+	op->seq = 0;
+	op->round = 0;
+	return false;
+}
+
+MRW_DEV void mrw_op_end(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, const struct mrw_op *op, bool ok)
+{
+	(void)team;
+	(void)channel;
+	(void)a;
+	(void)op;
+	(void)ok;
+}
+
+MRW_DEV bool mrw_rounds_wait(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint64_t round, uint32_t lag,
+			     bool ok)
+{
+	(void)team;
+	(void)channel;
+	(void)a;
+	(void)seq;
+	(void)round;
+	(void)lag;
+	(void)ok;
+	return false;
+}
+
+MRW_DEV bool mrw_rounds_drain(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint64_t rounds, bool ok)
+{
+	return mrw_rounds_wait(team, channel, a, seq, rounds, 1, ok);
+}
+
+MRW_DEV void mrw_rounds_publish(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round)
+{
+	(void)mrw_rounds_wait(team, channel, a, 0, round, 1, false);
+}
+
+MRW_DEV void mrw_rounds_signal(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t rounds)
+{
+	mrw_rounds_publish(team, channel, a, rounds);
+}
+
+MRW_DEV void mrw_rounds_keep(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t rounds)
+{
+	mrw_rounds_publish(team, channel, a, rounds);
+}
+
+/* copy.h, reduce.h */
+
+MRW_DEV uint32_t mrw_alignment(const uint8_t *p)
+{
+	(void)p;
+	return MRW_VEC_BYTES;
+}
+
+MRW_DEV mrw_acc mrw_scalar(const struct mrw_args *a)
+{
+	(void)a;
+	return 0;
+}
+
+/* bytes are stored at an address, for the time they take. */
+MRW_DEV void sim_note_store(const uint8_t *at, uint32_t bytes)
+{
+	uint64_t rank = ((uint64_t)at >> 40) - 1;
+	if ((uint64_t)at >= (uint64_t)SIM_IN)
+		sim.stored += bytes;
+	else if (rank == sim.args.rank) {
+		sim.stored += bytes;
+		sim.staged += bytes;
+	} else if (rank - sim.first < sim.gpus)
+		sim.near[rank - sim.first] += bytes;
+	else
+		sim_fault("rank %u stores into the arena of rank %u, which is on another host", sim.args.rank, (uint32_t)rank);
+}
+
+MRW_DEV void mrw_copy(const struct mrw_team *team, uint8_t *dst, const uint8_t *src, uint32_t bytes)
+{
+	(void)team;
+	if (bytes == 0)
+		return;
+	sim.loaded += bytes;
+	sim_note_store(dst, bytes);
+	if (sim.ledger.on)
+		sim_store(dst, bytes, sim_load(src, bytes));
+}
+
+MRW_DEV void mrw_push_scaled(const struct mrw_team *team, uint8_t *slot, const uint8_t *src, uint32_t bytes, mrw_acc scalar)
+{
+	(void)scalar;
+	mrw_copy(team, slot, src, bytes);
+}
+
+MRW_DEV mrw_acc mrw_widen(const uint32_t *w, uint32_t e)
+{
+	return w[e];
+}
+
+MRW_DEV mrw_acc mrw_combine(uint32_t reduction, mrw_acc a, mrw_acc b)
+{
+	(void)reduction;
+	return a + b;
+}
+
+MRW_DEV void mrw_narrow(uint32_t *w, uint32_t e, mrw_acc v)
+{
+	w[e] = v;
+}
+
+MRW_DEV mrw_acc mrw_divide(mrw_acc a, uint32_t n)
+{
+	(void)n;
+	return a;
+}
+
+MRW_DEV void mrw_scale(uint32_t *w, uint32_t words, mrw_acc scalar)
+{
+	(void)w;
+	(void)words;
+	(void)scalar;
+}
+
+/* packet.h and what bodies in packets take of far.h, send.h and peer.h. A unit's first word is the ledger's number. A phase is run twice: dry, to
+ * learn whose packets it waits for, and when they are there. */
+
+struct mrw_where {
+	uint32_t seq, channel, peer, wait_for;
+	uint64_t expected, seen;
+};
+
+MRW_DEV struct mrw_packet *mrw_packets_to(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint32_t parity)
+{
+	uint8_t *arena = mrw_is_far(a, p) ? SIM_ARENA(a->rank) + a->layout.outbox : SIM_ARENA(p);
+	uint32_t slot = mrw_is_far(a, p) ? mrw_slot_here(a, p) : mrw_slot_there(a, p);
+	return mrw_packets_at(&a->layout, arena, format, channel, slot, parity);
+}
+
+MRW_DEV struct mrw_packet *mrw_packets_from(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint32_t parity)
+{
+	return mrw_packets_at(&a->layout, SIM_ARENA(a->rank), format, channel, mrw_slot_here(a, p), parity);
+}
+
+MRW_DEV void mrw_unit_load(const uint8_t *buffer, uint64_t index, uint64_t bytes, uint32_t payload[2])
+{
+	uint64_t left = bytes - index * MRW_UNIT_BYTES;
+	payload[0] = payload[1] = 0;
+	if (sim.dry)
+		return;
+	sim.loaded += MRW_UNIT_BYTES;
+	if (sim.ledger.on)
+		payload[0] = sim_load(buffer + index * MRW_UNIT_BYTES, left < MRW_UNIT_BYTES ? left : MRW_UNIT_BYTES);
+}
+
+MRW_DEV void mrw_unit_store(uint8_t *buffer, uint64_t index, uint64_t bytes, const uint32_t payload[2])
+{
+	uint64_t left = bytes - index * MRW_UNIT_BYTES;
+	if (sim.dry)
+		return;
+	sim.stored += MRW_UNIT_BYTES;
+	if (sim.ledger.on)
+		sim_store(buffer + index * MRW_UNIT_BYTES, left < MRW_UNIT_BYTES ? left : MRW_UNIT_BYTES, payload[0]);
+}
+
+MRW_DEV void mrw_packet_send(struct mrw_packet *p, uint32_t seq, const uint32_t payload[2])
+{
+	(void)seq;
+	if (sim.dry)
+		return;
+	sim_note_store((const uint8_t *)p, sizeof *p);
+	if (sim.ledger.on)
+		*sim_packet((const uint8_t *)p) = payload[0];
+}
+
+MRW_DEV bool mrw_wait_packet(const struct mrw_args *a, const struct mrw_packet *p, struct mrw_where w, uint32_t payload[2])
+{
+	payload[0] = payload[1] = 0;
+	if (sim.dry) {
+		sim_await(mrw_slot_here(a, w.peer), mrw_is_far(a, w.peer));
+		return true;
+	}
+	sim.loaded += sizeof *p;
+	if (!sim.ledger.on)
+		return true;
+	payload[0] = *sim_packet((const uint8_t *)p);
+	if (payload[0] == 0)
+		sim_fault("rank %u waits for a packet of rank %u, which never comes", a->rank, w.peer);
+	return true;
+}
+
+MRW_DEV bool mrw_packets_push(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint32_t seq, uint32_t count)
+{
+	struct sim_note *note = &sim.notes[mrw_slot_here(a, p) * a->far->nics + channel % a->far->nics];
+	(void)format;
+	(void)seq;
+	if (sim.dry)
+		return true;
+	note->bytes += count * sizeof(struct mrw_packet);
+	note->requests++;
+	sim.noted += count * sizeof(struct mrw_packet);
+	return true;
+}
+
+MRW_DEV bool mrw_packets_settled(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, bool ok)
+{
+	(void)team;
+	(void)channel;
+	(void)a;
+	(void)seq;
+	return ok;
+}
+
+#include "collectives/sum.h"
+
+/* The pieces of a sum are added, and the result goes to all places at once: at is 0. */
+MRW_DEV void mrw_sum_chunk(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at, uint32_t step)
+{
+	uint32_t value = 0, format;
+	bool near;
+	(void)reduction;
+	(void)step;
+	if (s.bytes == 0 || at != 0)
+		return;
+	sim.loaded += (uint64_t)s.bytes * s.nranks;
+	sim_note_store(s.out, s.bytes);
+	if (sim.ledger.on) {
+		value = sim_load(s.own, s.bytes);
+		uint64_t offset = (uint64_t)(s.staged - SIM_ARENA(a->rank)), index = sim_staging_index(offset, &format, &near);
+		uint64_t apart = s.stride / a->layout.chunk_bytes / (near ? 1 : MRW_ROUND_SLOTS);
+		const uint32_t *piece = sim_staged(a->rank, index, format, near);
+		for (uint32_t q = 0; q + 1 < s.nranks; q++)
+			value += piece[q * apart];
+		sim_store(s.out, s.bytes, value);
+	}
+	for (uint32_t q = 1; s.forward && q < s.nranks; q++) {
+		uint8_t *slot = mrw_sum_slot(a, s, q);
+		sim_note_store(slot, s.bytes);
+		if (sim.ledger.on)
+			sim_store(slot, s.bytes, value);
+	}
+}
+
+MRW_DEV uint32_t mrw_sum_pair_any(uint32_t reduction, uint32_t at, uint32_t step, const uint8_t *p0, const uint8_t *p1, uint8_t *out, uint8_t *slot,
+				  uint32_t bytes, bool average)
+{
+	(void)reduction;
+	(void)step;
+	(void)p0;
+	(void)p1;
+	(void)out;
+	(void)slot;
+	(void)bytes;
+	(void)average;
+	return at; /* teams of one take mrw_sum_chunk() */
+}
+
+#endif
