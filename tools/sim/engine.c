@@ -55,9 +55,9 @@ struct run {
 	struct sim_answer *answer;
 };
 
-static void bind(struct run *run, uint32_t rank)
+/* The rank whose words are spoken from now on. */
+static void bind(uint32_t rank)
 {
-	(void)run;
 	sim.args.rank = rank;
 	sim.host = rank / sim.gpus;
 	sim.first = sim.host * sim.gpus;
@@ -183,7 +183,7 @@ static void transmit(struct run *run, uint32_t r, double now)
 	double post = run->cluster->post_us * 1000 * k->times;
 	/* A NIC serves its queue pairs in turn: nobody is the first whom all serve. */
 	uint32_t start = sim.reach.rails ? sim.reach.host[r] : sim.reach.ring ? 0 : r;
-	bind(run, r);
+	bind(r);
 	k->sending = false;
 	while ((b = oldest(&run->batches[r * BATCHES]))) {
 		for (; b->next < run->far_slots; b->next++) {
@@ -309,7 +309,7 @@ static void step(struct run *run, uint32_t r, double now)
 	uint64_t t = k->round;
 	uint32_t counters[MRW_MAX_NICS] = {0};
 	double there[64], share = c->cores > 0 && sim.gpus > c->cores ? sim.gpus / c->cores : 1, posts = 0;
-	bind(run, r);
+	bind(r);
 	work(run, r, t, counters);
 	bool packets = run->call->schedule->packets;
 	double left = push_near(run, r, now, there);
@@ -440,7 +440,7 @@ static void begin(struct run *run)
 	}
 	for (uint32_t r = 0; r < run->n; r++) {
 		struct rank *k = &run->ranks[r];
-		bind(run, r);
+		bind(r);
 		for (uint32_t p = sim.first; p < sim.first + sim.gpus; p++)
 			if (mrw_reach_is_peer(&sim.reach, r, p))
 				run->near[r * sim.gpus + k->near_count++] = (uint8_t)(p - sim.first);
@@ -456,7 +456,7 @@ static void begin(struct run *run)
 		greet(run, r);
 	}
 	for (uint32_t r = 0; r < run->n; r++) {
-		bind(run, r);
+		bind(r);
 		if (run->call->schedule->packets)
 			learn_needs(run, r);
 		schedule(run, r);
