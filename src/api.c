@@ -168,8 +168,8 @@ enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct mar
 				(unsigned long long)MRW_MAX_TIMEOUT_MS);
 	if (config.algo)
 		algo = config.algo;
-	comm->forced_algo = algo[0] ? mrw_algo_from_name(algo) : -1;
-	if (algo[0] && comm->forced_algo < 0)
+	comm->asked_algo = comm->forced_algo = algo[0] ? mrw_algo_from_name(algo) : -1;
+	if (algo[0] && comm->asked_algo < 0)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "algorithm \"%s\": use oneshot, lines, twoshot, bulk, railshot, rail or ring (MARROW_ALGO, config.algo)", algo);
 	if (config.host_id)
 		host_id = config.host_id;
@@ -303,7 +303,7 @@ enum marrow_status marrow_comm_get_properties(const struct marrow_comm *comm, st
 	p.channel_cap = comm->channel_cap;
 	p.arena_bytes = comm->arena.mapped;
 	p.chunk_bytes = comm->args.layout.chunk_bytes;
-	p.oneshot_max_bytes = comm->args.layout.ring ? 0 : mrw_oneshot_max_bytes(&comm->args.layout, comm->channel_cap);
+	p.oneshot_max_bytes = comm->args.layout.ring || comm->args.layout.tree ? 0 : mrw_oneshot_max_bytes(&comm->args.layout, comm->channel_cap);
 	p.timeout_ms = comm->args.deadline_ns / 1000000;
 	memcpy(properties, &p, p.size);
 	return MARROW_SUCCESS;

@@ -209,7 +209,7 @@ static void introduce(struct marrow_comm *comm, struct introduction *mine)
 	hash_text(mine->host_name, mine->host);
 	mine->target = comm->device.runtime->target;
 	mine->max_ctas = comm->max_ctas;
-	mine->algo = comm->forced_algo;
+	mine->algo = comm->asked_algo;
 	mine->device = comm->device.info;
 	const char *blocking = mrw_env_foreign("CUDA_LAUNCH_BLOCKING");
 	mine->device.shared = mine->target == MARROW_TARGET_CUDA && blocking && strcmp(blocking, "1") == 0;
@@ -415,6 +415,9 @@ static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct int
 	struct mrw_network_place place = {.rank = comm->rank, .reach = &comm->reach, .layout = &comm->args.layout, .local = comm->reach.local[comm->rank],
 					  .near_count = comm->near_count, .nics = comm->init.nics, .first_host = all[0].host_name};
 	uint32_t counts[MRW_MAX_RANKS], count = 1;
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		if (comm->reach.host[r] == comm->reach.host[comm->rank])
+			place.gpus[comm->reach.local[r]] = all[r].device.bus;
 	for (uint32_t r = 0; r < comm->nranks && !place.other_rank; r++)
 		if (!same_host(&all[r], &all[0])) {
 			place.other_host = all[r].host_name;
@@ -428,8 +431,8 @@ static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct int
 	MRW_TRY(agree(comm, mrw_network_open(&comm->network, &place, count, &comm->device, &comm->arena), "open its NIC"));
 	MRW_TRY(agree(comm, mrw_network_connect(comm->network, comm->boot), "connect to the ranks on other hosts"));
 	comm->args.far = mrw_network_far(comm->network);
-	mrw_log(MRW_LOG_INFO, "%u hosts: %s (%s); NIC %s, %u queue pairs", comm->hosts, comm->reach.rails ? "along rails" : comm->reach.ring ? "in a ring" : "every rank with every other one",
-		comm->reach.reason, mrw_network_nic_name(comm->network), mrw_network_queues(comm->network));
+	mrw_log(MRW_LOG_INFO, "%u hosts: %s (%s); NIC %s, %u queue pairs", comm->hosts, comm->reach.rails ? "along rails" : comm->reach.ring ? "in a ring" : comm->reach.tree ? "in trees" :
+		"every rank with every other one", comm->reach.reason, mrw_network_nic_name(comm->network), mrw_network_queues(comm->network));
 	return MARROW_SUCCESS;
 }
 
@@ -442,7 +445,9 @@ static enum marrow_status place_ranks(struct marrow_comm *comm, const struct int
 		while (!same_host(&all[host[r]], &all[r]))
 			host[r]++;
 	}
-	comm->reach = mrw_reach_of(comm->nranks, host, comm->forced_algo);
+	comm->reach = mrw_reach_of(comm->nranks, host, comm->asked_algo);
+	if (comm->reach.tree && comm->asked_algo == MRW_ALGO_TREE) /* packets or chunks: by size */
+		comm->forced_algo = -1;
 	comm->hosts = comm->reach.hosts;
 	comm->near_count = 0;
 	for (uint32_t h = 0; h < comm->hosts; h++) {
@@ -454,9 +459,9 @@ static enum marrow_status place_ranks(struct marrow_comm *comm, const struct int
 		if (h == comm->reach.host[comm->rank])
 			comm->near_count = count;
 	}
-	if (comm->hosts > 1 && comm->nranks > MRW_MAX_WHOLE && comm->forced_algo < 0 && comm->device.runtime->target == MARROW_TARGET_CUDA)
-		return mrw_fail(MARROW_UNSUPPORTED, "%u ranks on %u hosts: on GPUs at most %u by themselves; MARROW_ALGO=rail (as many ranks on every host) or "
-				"ring lets more of them try what no GPU has run yet", comm->nranks, comm->hosts, MRW_MAX_WHOLE);
+	if (comm->hosts > 1 && comm->nranks > MRW_MAX_WHOLE && comm->asked_algo < 0 && comm->device.runtime->target == MARROW_TARGET_CUDA)
+		return mrw_fail(MARROW_UNSUPPORTED, "%u ranks on %u hosts: on GPUs at most %u by themselves; MARROW_ALGO=rail (as many ranks on every host), "
+				"ring or tree lets more of them try what no GPU has run yet", comm->nranks, comm->hosts, MRW_MAX_WHOLE);
 	return MARROW_SUCCESS;
 }
 

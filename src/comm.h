@@ -72,7 +72,8 @@ struct marrow_comm {
 	bool lines;                   /* lines (device/line.h) arrive whole between all ranks */
 	uint32_t channel_cap;
 	uint32_t max_ctas;
-	int32_t forced_algo;
+	int32_t asked_algo;        /* at init: decides who is whose peer; enum mrw_algo, -1: none */
+	int32_t forced_algo;       /* of calls */
 	uint32_t forced_channels;    /* tests */
 	uint32_t forced_listed;      /* tests: transfers of a launch at most, 0: as the target can */
 	uint64_t timeout_ms;         /* 0: defaults */

@@ -111,12 +111,12 @@ static enum marrow_status check_counts(const struct mrw_exchange *x)
 	return MARROW_SUCCESS;
 }
 
-/* Transfers need a path: along rails, in a ring and among very many ranks not every pair has one. */
+/* Transfers need a path: along rails, in a ring, in trees and among very many ranks not every pair has one. */
 static enum marrow_status check_reach(const struct marrow_comm *comm, const struct mrw_exchange *x)
 {
 	const struct mrw_layout *l = &comm->args.layout;
-	const char *name = mrw_func_name(x->func), *how = comm->reach.rails ? "rails" : "ring";
-	if (comm->nranks == 1 || (l->lanes > 0 && l->slots == comm->nranks - 1))
+	const char *name = mrw_func_name(x->func), *how = comm->reach.rails ? "rails" : comm->reach.ring ? "ring" : "trees";
+	if (comm->nranks == 1 || (l->lanes > 0 && comm->reach.whole))
 		return MARROW_SUCCESS;
 	if (l->lanes == 0)
 		return mrw_fail(MARROW_UNSUPPORTED, "%s: rank %u exchanges with %u others, and of more than %u there are no transfers: make a smaller "

@@ -2,7 +2,7 @@
 #include "comm.h"
 
 #include "base/log.h"
-#include "collectives/schedule.h"
+#include "collectives/tree.h"
 
 #include <stdio.h>
 
@@ -226,14 +226,15 @@ static uint64_t blocks_digest(const uint64_t *ends, uint32_t nranks)
 	return h ? h : 1;
 }
 
-/* These know no way along rails or in a ring. */
+/* These know no way along rails or in a ring, nor does the second one in trees. */
 static enum marrow_status check_reach(const struct marrow_comm *comm, enum mrw_func func)
 {
-	if (comm->nranks == 1 || (!comm->reach.rails && !comm->reach.ring) || (func != MRW_FUNC_REDUCE && func != MRW_FUNC_REDUCE_SCATTER_V))
+	bool sparse = comm->reach.rails || comm->reach.ring || comm->reach.tree;
+	if (comm->nranks == 1 || !sparse || (func != MRW_FUNC_REDUCE_SCATTER_V && (func != MRW_FUNC_REDUCE || comm->reach.tree)))
 		return MARROW_SUCCESS;
 	return mrw_fail(MARROW_UNSUPPORTED, "%s: rank %u of %u on %u hosts does not reach all others (%s: %s), which this call needs: use %s, or make the "
 			"communicator with MARROW_ALGO=bulk", mrw_func_name(func), comm->rank, comm->nranks, comm->hosts,
-			comm->reach.rails ? "rails" : "ring", comm->reach.reason, func == MRW_FUNC_REDUCE ? "all_reduce" : "all_reduce or reduce_scatter");
+			comm->reach.rails ? "rails" : comm->reach.ring ? "ring" : "trees", comm->reach.reason, func == MRW_FUNC_REDUCE ? "all_reduce" : "all_reduce or reduce_scatter");
 }
 
 /* counts: reduce_scatter_v only. */
@@ -295,6 +296,8 @@ static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, con
 	memcpy(a->ends, ends, sizeof a->ends);
 	bool whole = chosen.algo != MRW_ALGO_TWOSHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
 	a->units = (uint32_t)mrw_units_per_channel(whole ? block : a->share_bytes, chosen.channels);
+	if (chosen.algo == MRW_ALGO_TREESHOT)
+		a->units = (uint32_t)mrw_units_per_channel(mrw_tree_part(block, 0).bytes, chosen.channels);
 	if (chosen.algo == MRW_ALGO_LINES)
 		a->units = (a->units + MRW_LINE_UNITS - 1) / MRW_LINE_UNITS * MRW_LINE_UNITS;
 	bool reduces = mrw_reduces(func);

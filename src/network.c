@@ -5,6 +5,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "collectives/tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,10 +69,33 @@ static enum marrow_status count_nics(const struct mrw_network_place *place, uint
 	return MARROW_SUCCESS;
 }
 
-enum marrow_status mrw_network_count(const struct mrw_network_place *place, uint32_t *count)
+/* By the PCI tree, if this rank has a GPU and nobody has named NICs. */
+static void find_nearest(struct mrw_network_place *place)
+{
+	char usable[1024], more[MRW_MAX_NICS * MRW_NEAREST_NAME_BYTES] = "";
+	struct mrw_nearest *nearest = &place->nearest;
+	memset(nearest, 0, sizeof *nearest);
+	if (place->nics[0] || !place->gpus[place->local][0] || mrw_nic_list(usable, sizeof usable) != MARROW_SUCCESS)
+		return;
+	mrw_nearest_find(nearest, "/sys", place->gpus, place->near_count, place->local, usable);
+	for (uint32_t i = 1; i < nearest->count; i++)
+		snprintf(more + strlen(more), sizeof more - strlen(more), "%s%s", i > 1 ? ", " : "; then ", nearest->name[i]);
+	if (nearest->count > 0)
+		mrw_log(MRW_LOG_INFO, "rank %u: GPU %s takes %s: %s%s (MARROW_NICS overrides)", place->rank, place->gpus[place->local], nearest->name[0],
+			nearest->reason, more);
+	else
+		mrw_log(MRW_LOG_INFO, "rank %u: GPU %s takes NICs by its number on the host: %s", place->rank, place->gpus[place->local], nearest->reason);
+}
+
+enum marrow_status mrw_network_count(struct mrw_network_place *place, uint32_t *count)
 {
 	uint32_t there;
 	MRW_TRY(count_nics(place, &there));
+	find_nearest(place);
+	if (place->nearest.count > 0) {
+		*count = place->nearest.count;
+		return MARROW_SUCCESS;
+	}
 	*count = there / place->near_count;
 	*count = *count < 1 ? 1 : *count > MRW_MAX_NICS ? MRW_MAX_NICS : *count;
 	return MARROW_SUCCESS;
@@ -145,7 +169,10 @@ static enum marrow_status open_nics(struct mrw_network *n, const struct mrw_aren
 	MRW_TRY(count_nics(&n->place, &there));
 	for (uint32_t i = 0; i < n->nics; i++) {
 		struct mrw_nic_info info;
-		MRW_TRY(mrw_nic_open(&n->nic[i], n->place.nics, (n->place.local + i * n->place.near_count) % there, &config));
+		if (n->place.nearest.count > 0)
+			MRW_TRY(mrw_nic_open(&n->nic[i], n->place.nearest.name[i], 0, &config));
+		else
+			MRW_TRY(mrw_nic_open(&n->nic[i], n->place.nics, (n->place.local + i * n->place.near_count) % there, &config));
 		mrw_nic_get_info(n->nic[i], &info);
 		size_t used = strlen(n->names);
 		snprintf(n->names + used, sizeof n->names - used, "%s%s", i ? "," : "", info.name);
@@ -173,12 +200,18 @@ static void describe_peers(struct mrw_network *n)
 		far->peer[p].here = mrw_reach_slot(reach, rank, p);
 		far->peer[p].there = mrw_reach_slot(reach, p, rank);
 	}
-	if (reach->ring) {
+	if (reach->ring || reach->tree) {
 		far->hosts = reach->nranks;
 		far->per_host = 1;
 		far->host = reach->position[rank];
 		for (uint32_t p = 0; p < reach->nranks; p++)
 			far->at[reach->position[p]] = p;
+	}
+	for (uint32_t k = 0; reach->tree && k < MRW_TREES; k++) {
+		struct mrw_tree t = mrw_tree_at(reach->nranks, k, far->host);
+		far->tree[k].level = t.level;
+		for (uint32_t i = 0; i < MRW_TREE_NEIGHBOURS; i++)
+			far->tree[k].neighbour[i] = t.neighbour[i] == MRW_TREE_NONE ? MRW_TREE_NONE : reach->at[t.neighbour[i]];
 	}
 	if (!reach->rails)
 		return;

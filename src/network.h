@@ -9,6 +9,7 @@
 #include "collectives/reach.h"
 #include "device/far.h"
 #include "device/runtime.h"
+#include "nearest.h"
 #include "proxyless/nic.h"
 
 struct mrw_network;
@@ -20,6 +21,8 @@ struct mrw_network_place {
 	const struct mrw_layout *layout; /* likewise */
 	uint32_t local, near_count;     /* number of this rank among those of its host, and theirs: choose the NICs */
 	const char *nics;               /* config.nics */
+	const char *gpus[MRW_MAX_NEAR]; /* PCI addresses of the GPUs of this host's ranks, by number; "": a target without */
+	struct mrw_nearest nearest;     /* filled by mrw_network_count() */
 	/* For messages: identities of rank 0's host and of the first other one, and a rank there. */
 	const char *first_host, *other_host;
 	uint32_t other_rank;
@@ -27,8 +30,9 @@ struct mrw_network_place {
 
 /* How NICs are used: the defaults, and what MARROW_NIC_* say. MARROW_INVALID_ARGUMENT names the variable. */
 enum marrow_status mrw_network_config(struct mrw_nic_config *config);
-/* How many NICs this rank may use: those of its host, shared among its ranks; 1 at least, MRW_MAX_NICS at most. */
-enum marrow_status mrw_network_count(const struct mrw_network_place *place, uint32_t *count);
+/* How many NICs this rank may use, 1 at least, MRW_MAX_NICS at most: those nearest to its GPU (nearest.h), or, where config.nics names them, there are
+ * no GPUs, or the PCI tree does not tell, those of its host shared by number. Which way and why is said at level info. */
+enum marrow_status mrw_network_count(struct mrw_network_place *place, uint32_t *count);
 /* Opens and proves count NICs (the same number on all ranks), registers the arena, makes queue pairs in INIT state. This rank's part only:
  * no exchange. Ranks with the same number on their hosts take NICs with the same numbers: rails. device and arena must outlive it; where
  * the target has dma-bufs (runtime.h) the arena is registered by one, else by its address. */

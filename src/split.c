@@ -34,7 +34,7 @@ struct marrow_comm *mrw_comm_child(const struct marrow_comm *parent, const struc
 		child->init.target = parent->device.runtime->target;
 		child->max_ctas = parent->max_ctas;
 		child->timeout_ms = parent->timeout_ms;
-		child->forced_algo = parent->forced_algo;
+		child->asked_algo = child->forced_algo = parent->asked_algo;
 	}
 	memset(&child->init.id, 0, sizeof child->init.id);
 	child->init.local_rank = -1;

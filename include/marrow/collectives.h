@@ -22,9 +22,9 @@
 
 #include "comm.h"
 
-/* Over several hosts: beyond 16 ranks, and where algorithm rail, railshot or ring is asked for, a rank may reach some others only (along rails those
- * of its host and those with its number on other hosts, in a ring its neighbours). There all_reduce, broadcast, all_gather, reduce_scatter, barrier
- * and sends between ranks that reach each other work; reduce, reduce_scatter_v, gather, scatter, all_to_all(_v), all_gather_v and other sends
+/* Over several hosts: beyond 16 ranks, and where algorithm rail, railshot, ring, tree or treeshot is asked for, a rank may reach some others only (along rails those
+ * of its host and those with its number on other hosts, in a ring or in trees its neighbours). There all_reduce, broadcast, all_gather, reduce_scatter, barrier
+ * and sends between ranks that reach each other work, in trees reduce too; reduce, reduce_scatter_v, gather, scatter, all_to_all(_v), all_gather_v and other sends
  * return MARROW_UNSUPPORTED on every rank, at once, with words. A rank that reaches more than 32 others has no sends, gather and the like at all. */
 #ifdef __cplusplus
 extern "C" {

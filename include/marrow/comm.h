@@ -31,9 +31,12 @@ struct marrow_config {
 	const char *socket_ifname; /* interface for the bootstrap, prefix match, '=' prefix exact (MARROW_SOCKET_IFNAME) */
 	const char *algo;        /* forces an algorithm where it applies (MARROW_ALGO): oneshot lines twoshot bulk, along rails railshot rail. Over
 				    several hosts the first four make every rank a peer of every other one (no rails), railshot and rail make
-				    rails where hosts allow, and ring makes each rank a peer of its two neighbours; all ranks alike */
-	const char *nics;        /* RDMA devices for ranks on other hosts, by name, comma-separated (MARROW_NICS); the ranks of a host take
-				    turns, and several each where there are more NICs than ranks */
+				    rails where hosts allow, ring makes each rank a peer of its two neighbours, and tree and treeshot of its
+				    neighbours in two trees and a ring (tree: packets or chunks by size; treeshot: packets as far as they
+				    carry); all ranks alike */
+	const char *nics;        /* RDMA devices for ranks on other hosts, by name, comma-separated (MARROW_NICS): the ranks of a host take
+				    turns, and several each where there are more NICs than ranks. Without: of all with an active port, on the cuda
+				    target those nearest to the rank's GPU, else turns */
 	uint32_t device;         /* this rank's CUDA device: 1 + its ordinal; 0: the one current at the call. Unused on the host target */
 };
 #define MARROW_CONFIG_INIT { sizeof(struct marrow_config), MARROW_TARGET_AUTO, 0, 0, NULL, NULL, NULL, NULL, 0 }
@@ -50,7 +53,7 @@ struct marrow_comm_properties {
 	uint64_t oneshot_max_bytes;/* largest all-reduce sent as packets in one shot */
 	uint64_t timeout_ms;       /* deadline of a device wait */
 	uint32_t hosts;            /* hosts the ranks are on, by host identity */
-	uint32_t queue_pairs;      /* this rank's: one a NIC for each rank on another host, along rails for those of its rail; they live as long as
+	uint32_t queue_pairs;      /* this rank's: one a NIC for each rank on another host, along rails for those of its rail, in a ring or trees for its neighbours; they live as long as
 				      the communicator */
 	uint32_t queue_pair_limit; /* of the device (the lowest of them), for all its users; 0 without one */
 	char nic[64];              /* the devices used, with commas; "" without one */

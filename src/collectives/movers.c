@@ -5,6 +5,8 @@
 #include "move_railshot.h"
 #include "move_rail.h"
 #include "move_ring.h"
+#include "move_treeshot.h"
+#include "move_tree.h"
 #include "prove.h"
 
 #define MRW_BODY(name, call) \
@@ -14,6 +16,8 @@ MRW_BODY(bulk, mrw_move_bulk)
 MRW_BODY(railshot, mrw_move_railshot)
 MRW_BODY(rail, mrw_move_rail)
 MRW_BODY(ring, mrw_move_ring)
+MRW_BODY(treeshot, mrw_move_treeshot)
+MRW_BODY(tree, mrw_move_tree)
 MRW_BODY(prove, mrw_prove)
 
-const struct mrw_host_movers mrw_host_movers = {{packets, bulk, railshot, rail, ring, prove}};
+const struct mrw_host_movers mrw_host_movers = {{packets, bulk, railshot, rail, ring, treeshot, tree, prove}};

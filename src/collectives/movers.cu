@@ -6,6 +6,8 @@
 #include "move_railshot.h"
 #include "move_rail.h"
 #include "move_ring.h"
+#include "move_treeshot.h"
+#include "move_tree.h"
 #endif
 #include "prove.h"
 
@@ -26,9 +28,12 @@ MRW_KERNEL(mrw_prove_kernel, mrw_prove, MRW_BLOCK_THREADS, 0)
 MRW_KERNEL(mrw_move_railshot_kernel, mrw_move_railshot, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(mrw_move_rail_kernel, mrw_move_rail, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 MRW_KERNEL(mrw_move_ring_kernel, mrw_move_ring, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
-#define MRW_RAILS (const void *)mrw_move_railshot_kernel, (const void *)mrw_move_rail_kernel, (const void *)mrw_move_ring_kernel
+MRW_KERNEL(mrw_move_treeshot_kernel, mrw_move_treeshot, MRW_PACKET_THREADS, 0)
+MRW_KERNEL(mrw_move_tree_kernel, mrw_move_tree, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
+#define MRW_SPARSE (const void *)mrw_move_railshot_kernel, (const void *)mrw_move_rail_kernel, (const void *)mrw_move_ring_kernel, \
+	(const void *)mrw_move_treeshot_kernel, (const void *)mrw_move_tree_kernel
 #else
-#define MRW_RAILS NULL, NULL, NULL
+#define MRW_SPARSE NULL, NULL, NULL, NULL, NULL
 #endif
 
 /* These two have as much stack as any kernel of their half (kernels.h). */
@@ -42,7 +47,7 @@ MRW_KERNEL(mrw_move_ring_kernel, mrw_move_ring, MRW_BLOCK_THREADS, MRW_TEAM_SIGN
 #define MRW_STACK MRW_STACK_BYTES
 #endif
 extern "C" const struct mrw_cuda_movers MRW_MOVERS_TABLE = {{
-	(const void *)mrw_move_packets_kernel, (const void *)mrw_move_bulk_kernel, MRW_RAILS, (const void *)mrw_prove_kernel}};
+	(const void *)mrw_move_packets_kernel, (const void *)mrw_move_bulk_kernel, MRW_SPARSE, (const void *)mrw_prove_kernel}};
 
 /* A function of its own: its argument must be in memory. */
 static __device__ __noinline__ void fill_stack(uint32_t *stack, uint32_t value)

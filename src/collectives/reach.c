@@ -1,7 +1,7 @@
 /* reach.c - peers and slots. */
 #include "reach.h"
 
-#include "device/args.h"
+#include "tree.h"
 
 static bool along_rails(enum mrw_algo algo)
 {
@@ -14,6 +14,9 @@ static void choose(struct mrw_reach *r, int32_t forced_algo)
 		r->reason = "one host";
 	else if (forced_algo == MRW_ALGO_RING) {
 		r->ring = true;
+		r->reason = "asked for";
+	} else if (forced_algo == MRW_ALGO_TREE || forced_algo == MRW_ALGO_TREESHOT) {
+		r->tree = true;
 		r->reason = "asked for";
 	} else if (r->per_host == 0)
 		r->reason = "hosts with different numbers of ranks have no rails";
@@ -51,8 +54,47 @@ struct mrw_reach mrw_reach_of(uint32_t nranks, const uint32_t *host, int32_t for
 		for (uint32_t p = 0; p < nranks; p++)
 			if (r.host[p] == h)
 				r.position[p] = before + r.local[p];
+	for (uint32_t p = 0; p < nranks; p++)
+		r.at[r.position[p]] = p;
 	choose(&r, forced_algo);
+	r.whole = true;
+	for (uint32_t p = 0; p < nranks; p++)
+		for (uint32_t q = 0; q < p; q++)
+			r.whole = r.whole && mrw_reach_is_peer(&r, p, q);
 	return r;
+}
+
+/* Adds the rank at a position, unless it is there. */
+static uint32_t add(const struct mrw_reach *reach, uint32_t position, uint32_t *list, uint32_t count)
+{
+	uint32_t i = 0;
+	if (position == MRW_TREE_NONE)
+		return count;
+	while (i < count && list[i] != reach->at[position])
+		i++;
+	list[i] = reach->at[position];
+	return i < count ? count : count + 1;
+}
+
+/* Peers of a rank in trees, by slot. Returns how many. */
+static uint32_t list_tree(const struct mrw_reach *reach, uint32_t rank, uint32_t list[MRW_TREE_PEERS])
+{
+	uint32_t n = reach->nranks, position = reach->position[rank], count = 0;
+	for (uint32_t i = 0; i < MRW_TREE_NEIGHBOURS; i++)
+		for (uint32_t k = 0; k < MRW_TREES; k++)
+			count = add(reach, mrw_tree_at(n, k, position).neighbour[i], list, count);
+	count = add(reach, (position + n - 1) % n, list, count);
+	return add(reach, (position + 1) % n, list, count);
+}
+
+static uint32_t tree_peers(const struct mrw_reach *reach)
+{
+	uint32_t list[MRW_TREE_PEERS], most = 0;
+	for (uint32_t r = 0; r < reach->nranks; r++) {
+		uint32_t count = list_tree(reach, r, list);
+		most = count > most ? count : most;
+	}
+	return most;
 }
 
 struct mrw_layout mrw_reach_layout(const struct mrw_reach *reach, uint32_t channels, uint64_t staging_budget)
@@ -61,6 +103,8 @@ struct mrw_layout mrw_reach_layout(const struct mrw_reach *reach, uint32_t chann
 		return mrw_layout_make(reach->nranks, channels, staging_budget);
 	if (reach->ring)
 		return mrw_layout_ring(reach->nranks, channels, staging_budget);
+	if (reach->tree)
+		return mrw_layout_tree(reach->nranks, tree_peers(reach), channels, staging_budget);
 	if (!reach->rails)
 		return mrw_layout_spanning(reach->nranks, channels, staging_budget);
 	return mrw_layout_rails(reach->hosts, reach->per_host, channels, staging_budget);
@@ -79,6 +123,8 @@ bool mrw_reach_is_peer(const struct mrw_reach *reach, uint32_t rank, uint32_t pe
 		return false;
 	if (reach->ring)
 		return follows(reach, rank, peer) || follows(reach, peer, rank);
+	if (reach->tree)
+		return mrw_reach_slot(reach, rank, peer) < MRW_TREE_PEERS;
 	return !reach->rails || reach->host[rank] == reach->host[peer] || reach->local[rank] == reach->local[peer];
 }
 
@@ -86,6 +132,12 @@ uint32_t mrw_reach_slot(const struct mrw_reach *reach, uint32_t rank, uint32_t p
 {
 	if (reach->ring)
 		return follows(reach, peer, rank) ? 0 : 1;
+	if (reach->tree) {
+		uint32_t list[MRW_TREE_PEERS], count = list_tree(reach, rank, list), slot = 0;
+		while (slot < count && list[slot] != peer)
+			slot++;
+		return slot < count ? slot : MRW_TREE_NONE;
+	}
 	if (!reach->rails)
 		return mrw_writer_slot(rank, peer);
 	if (reach->host[rank] == reach->host[peer])

@@ -6,6 +6,8 @@
 #include "reduce_railshot.h"
 #include "reduce_rail.h"
 #include "reduce_ring.h"
+#include "reduce_treeshot.h"
+#include "reduce_tree.h"
 
 #define MRW_BODY(name, call) \
 	static void name(const struct mrw_team *team, uint32_t channel, const struct mrw_args *args) { call(team, channel, args); }
@@ -17,5 +19,8 @@ MRW_BODY(lines, mrw_reduce_lines)
 MRW_BODY(railshot, mrw_reduce_railshot)
 MRW_BODY(rail, mrw_reduce_rail)
 MRW_BODY(ring, mrw_reduce_ring)
+MRW_BODY(treeshot, mrw_reduce_treeshot)
+MRW_BODY(tree, mrw_reduce_tree)
 
-const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local, quick, lines, railshot, rail, ring}};
+const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local, quick, lines, railshot, rail, ring,
+								      treeshot, tree}};

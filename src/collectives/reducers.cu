@@ -8,6 +8,8 @@
 #include "reduce_railshot.h"
 #include "reduce_rail.h"
 #include "reduce_ring.h"
+#include "reduce_treeshot.h"
+#include "reduce_tree.h"
 #endif
 
 /* signals: threads at the block's end that are its signal warp. */
@@ -27,14 +29,17 @@ MRW_KERNEL(MRW_TYPED(mrw_local), mrw_reduce_local, MRW_BLOCK_THREADS, 0)
 MRW_KERNEL(MRW_TYPED(mrw_railshot), mrw_reduce_railshot, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(MRW_TYPED(mrw_rail), mrw_reduce_rail, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 MRW_KERNEL(MRW_TYPED(mrw_ring), mrw_reduce_ring, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
+MRW_KERNEL(MRW_TYPED(mrw_treeshot), mrw_reduce_treeshot, MRW_PACKET_THREADS, 0)
+MRW_KERNEL(MRW_TYPED(mrw_tree), mrw_reduce_tree, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 #define MRW_TABLE MRW_TYPED(mrw_cuda_far_reducers)
 #define MRW_OTHERS NULL, NULL, \
-	(const void *)MRW_TYPED(mrw_railshot), (const void *)MRW_TYPED(mrw_rail), (const void *)MRW_TYPED(mrw_ring)
+	(const void *)MRW_TYPED(mrw_railshot), (const void *)MRW_TYPED(mrw_rail), (const void *)MRW_TYPED(mrw_ring), \
+	(const void *)MRW_TYPED(mrw_treeshot), (const void *)MRW_TYPED(mrw_tree)
 #else
 MRW_KERNEL(MRW_TYPED(mrw_quick), mrw_reduce_quick, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(MRW_TYPED(mrw_lines), mrw_reduce_lines, MRW_BLOCK_THREADS, 0)
 #define MRW_TABLE MRW_TYPED(mrw_cuda_reducers)
-#define MRW_OTHERS (const void *)MRW_TYPED(mrw_quick), (const void *)MRW_TYPED(mrw_lines), NULL, NULL, NULL
+#define MRW_OTHERS (const void *)MRW_TYPED(mrw_quick), (const void *)MRW_TYPED(mrw_lines), NULL, NULL, NULL, NULL, NULL
 #endif
 extern "C" const struct mrw_cuda_reducers MRW_TABLE = {{
 	(const void *)MRW_TYPED(mrw_packets), (const void *)MRW_TYPED(mrw_bulk), (const void *)MRW_TYPED(mrw_local), MRW_OTHERS}};

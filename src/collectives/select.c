@@ -1,13 +1,13 @@
 /* select.c - thresholds come from measurement (two H200s; a 2-core host); ARCHITECTURE.md has the table. */
 #include "select.h"
-#include "schedule.h"
+#include "tree.h"
 
 #include <string.h>
 
 /* What a block moves with one vector a thread; 32 threads are its signal warp. */
 #define MRW_STEP_BYTES ((MRW_BLOCK_THREADS - 32) * 16u)
 
-static const char *const names[MRW_ALGO_COUNT] = {"local", "oneshot", "lines", "twoshot", "bulk", "railshot", "rail", "ring"};
+static const char *const names[MRW_ALGO_COUNT] = {"local", "oneshot", "lines", "twoshot", "bulk", "railshot", "rail", "ring", "treeshot", "tree"};
 
 const char *mrw_algo_name(enum mrw_algo algo)
 {
@@ -41,6 +41,8 @@ static uint64_t ceil_div(uint64_t a, uint64_t b)
 /* Units of the largest block that travels as packets in one exchange. */
 static uint64_t packet_units(const struct mrw_select_input *in, enum mrw_algo algo)
 {
+	if (algo == MRW_ALGO_TREESHOT)
+		return ceil_div(mrw_tree_part(in->bytes, 0).bytes, MRW_UNIT_BYTES);
 	return ceil_div(algo == MRW_ALGO_TWOSHOT ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes, MRW_UNIT_BYTES);
 }
 
@@ -62,8 +64,21 @@ static uint64_t lines_max_bytes(const struct mrw_select_input *in)
 	return in->lines ? (uint64_t)in->layout.lines * MRW_LINE_UNITS * MRW_UNIT_BYTES * channels_max(in) : 0;
 }
 
+/* Trees have no blocks: what does goes round the ring. */
+static bool tree_can(const struct mrw_select_input *in, enum mrw_algo algo)
+{
+	bool blocks = in->func == MRW_FUNC_ALL_GATHER || in->func == MRW_FUNC_REDUCE_SCATTER;
+	if (blocks || algo == MRW_ALGO_RING)
+		return blocks && algo == MRW_ALGO_RING;
+	if (algo == MRW_ALGO_TREE)
+		return in->func != MRW_FUNC_BARRIER && in->bytes > 0;
+	return algo == MRW_ALGO_TREESHOT && packet_units(in, algo) <= (uint64_t)in->layout.units * channels_max(in);
+}
+
 bool mrw_select_can(const struct mrw_select_input *in, enum mrw_algo algo)
 {
+	if (in->layout.tree)
+		return tree_can(in, algo);
 	if (in->layout.ring || algo == MRW_ALGO_RING)
 		return in->layout.ring && algo == MRW_ALGO_RING;
 	if (on_rails(in) != (algo == MRW_ALGO_RAILSHOT || algo == MRW_ALGO_RAIL))
@@ -113,6 +128,13 @@ static uint64_t railshot_limit(const struct mrw_select_input *in)
 	return limit > 1024 ? limit : 1024;
 }
 
+/* One message an edge and direction, against rounds of chunks. Taken over from rails of two hosts: where packets stop to win in trees has not been
+ * measured. */
+static uint64_t treeshot_limit(void)
+{
+	return 8192;
+}
+
 static uint64_t twoshot_limit(const struct mrw_select_input *in)
 {
 	return in->target == MARROW_TARGET_HOST ? 0 : 512u << 10;
@@ -131,6 +153,18 @@ static enum mrw_algo choose(const struct mrw_select_input *in, const char **reas
 	if (in->layout.ring) {
 		*reason = "only neighbours are reached";
 		return MRW_ALGO_RING;
+	}
+	if (in->layout.tree) {
+		if (mrw_select_can(in, MRW_ALGO_RING)) {
+			*reason = "blocks: trees have none";
+			return MRW_ALGO_RING;
+		}
+		if (mrw_select_can(in, MRW_ALGO_TREESHOT) && in->bytes <= treeshot_limit()) {
+			*reason = "small: packets in trees";
+			return MRW_ALGO_TREESHOT;
+		}
+		*reason = "large: chunks in trees";
+		return MRW_ALGO_TREE;
 	}
 	if (on_rails(in)) {
 		bool small = in->bytes <= railshot_limit(in) && mrw_select_can(in, MRW_ALGO_RAILSHOT);
@@ -166,7 +200,7 @@ static void plan_packets(const struct mrw_select_input *in, struct mrw_plan *pla
 {
 	uint64_t units = packet_units(in, plan->algo);
 	/* Packets a channel handles: to each peer where blocks differ, else one a unit. */
-	uint64_t fan = mrw_has_root(in->func) || (in->func == MRW_FUNC_ALL_REDUCE && plan->algo == MRW_ALGO_ONESHOT)
+	uint64_t fan = mrw_has_root(in->func) || (in->func == MRW_FUNC_ALL_REDUCE && plan->algo != MRW_ALGO_TWOSHOT && plan->algo != MRW_ALGO_RAILSHOT)
 			       ? 1 : in->nranks - 1;
 	uint64_t want = ceil_div(units, units_room(in, plan->algo)); /* what the arena can carry at least */
 	if (in->target == MARROW_TARGET_CUDA && want < ceil_div(units * fan, MRW_PACKET_THREADS - 32))
@@ -191,6 +225,8 @@ static void plan_bulk(const struct mrw_select_input *in, struct mrw_plan *plan)
 {
 	bool chain = plan->algo == MRW_ALGO_RING && in->func == MRW_FUNC_BROADCAST; /* of the whole buffer */
 	uint64_t block = mrw_exchanges(in->func, in->nranks) == 2 && !chain ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes;
+	if (plan->algo == MRW_ALGO_TREE)
+		block = mrw_tree_part(in->bytes, 0).bytes;
 	block = block ? block : 1; /* a ring's rounds without chunks */
 	bool host = in->target == MARROW_TARGET_HOST;
 	uint64_t smallest = host ? in->layout.chunk_bytes : 4096;
@@ -227,6 +263,14 @@ struct mrw_plan mrw_select(const struct mrw_select_input *in)
 	case MRW_ALGO_RING:
 		plan.kernel = reduces ? MRW_KERNEL_REDUCE_RING : MRW_KERNEL_MOVE_RING;
 		plan_bulk(in, &plan);
+		break;
+	case MRW_ALGO_TREE:
+		plan.kernel = reduces ? MRW_KERNEL_REDUCE_TREE : MRW_KERNEL_MOVE_TREE;
+		plan_bulk(in, &plan);
+		break;
+	case MRW_ALGO_TREESHOT:
+		plan.kernel = reduces ? MRW_KERNEL_REDUCE_TREESHOT : MRW_KERNEL_MOVE_TREESHOT;
+		plan_packets(in, &plan);
 		break;
 	case MRW_ALGO_RAIL:
 		plan.kernel = reduces ? MRW_KERNEL_REDUCE_RAIL : MRW_KERNEL_MOVE_RAIL;

@@ -45,6 +45,8 @@ enum mrw_algo {
 	MRW_ALGO_RAILSHOT, /* along rails: packets within the host, then to the same rank of every other host */
 	MRW_ALGO_RAIL,     /* the same with chunks, in rounds */
 	MRW_ALGO_RING,     /* chunks from neighbour to neighbour, in rounds */
+	MRW_ALGO_TREESHOT, /* in two trees: packets */
+	MRW_ALGO_TREE,     /* the same with chunks, in rounds */
 	MRW_ALGO_COUNT,
 	MRW_ALGO_TRANSFERS = MRW_ALGO_COUNT /* pair by pair, transfer.h: nothing to choose */
 };

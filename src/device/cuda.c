@@ -96,7 +96,8 @@ static enum marrow_status kernels_load(struct mrw_device *d, bool far)
 			stack = attributes.localSizeBytes > stack ? attributes.localSizeBytes : stack;
 			oldest = attributes.ptxVersion < oldest ? attributes.ptxVersion : oldest;
 			bool packets = k == MRW_KERNEL_REDUCE_PACKETS || k == MRW_KERNEL_REDUCE_QUICK || k == MRW_KERNEL_MOVE_PACKETS ||
-				       k == MRW_KERNEL_REDUCE_RAILSHOT || k == MRW_KERNEL_MOVE_RAILSHOT;
+				       k == MRW_KERNEL_REDUCE_RAILSHOT || k == MRW_KERNEL_MOVE_RAILSHOT || k == MRW_KERNEL_REDUCE_TREESHOT ||
+				       k == MRW_KERNEL_MOVE_TREESHOT;
 			TRY_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel,
 				(int)(packets ? MRW_PACKET_THREADS : MRW_BLOCK_THREADS), 0));
 			fewest = fewest == 0 || blocks < fewest ? blocks : fewest;
@@ -149,6 +150,10 @@ static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int
 	d->info.ordinal = ordinal;
 	TRY_CUDA(cudaGetDeviceProperties(&properties, ordinal));
 	memcpy(d->info.uuid, properties.uuid.bytes, sizeof d->info.uuid);
+	if (cudaDeviceGetPCIBusId(d->info.bus, sizeof d->info.bus, ordinal) != cudaSuccess) {
+		(void)cudaGetLastError();
+		d->info.bus[0] = 0;
+	}
 	TRY_CUDA(cudaFree(NULL)); /* the primary context */
 	if (!mrw_cuda_driver())
 		return mrw_fail(MARROW_UNSUPPORTED, "the CUDA driver lacks virtual memory management; a driver of CUDA 12 or later is needed");

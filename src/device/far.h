@@ -27,15 +27,22 @@ struct mrw_far_peer {
 	uint32_t here, there;     /* slots of peers (wire.h): its in this rank's arena, this rank's in its */
 };
 
+/* This rank in one of two trees (collectives/tree.h). */
+struct mrw_far_tree {
+	uint32_t neighbour[3]; /* ranks: first child, second child, parent; MRW_TREE_NONE: none */
+	uint32_t level;        /* hops from the root */
+};
+
 /* In memory that kernels see; constant. */
 struct mrw_far {
 	uint64_t arena;           /* this rank's, for its own NICs */
 	uint32_t lkey[MRW_MAX_NICS];
 	uint32_t nics;            /* that this rank uses: channel c the one with number c modulo nics, as its peers do */
 	/* Along rails (else 0): ranks of one host have numbers below per_host, in rank order; a rail is what has the same number everywhere.
-	 * Hosts are numbered by their first ranks. In a ring every rank is a host of its own here, and host its position: host by host. */
+	 * Hosts are numbered by their first ranks. In a ring and in trees every rank is a host of its own here, and host its position: host by host. */
 	uint32_t hosts, per_host, host, local;
 	uint32_t at[MRW_MAX_RANKS]; /* [host * per_host + local] rank */
+	struct mrw_far_tree tree[2]; /* in trees */
 	struct mrw_far_peer peer[MRW_MAX_RANKS];
 };
 
@@ -65,7 +72,7 @@ MRW_DEV bool mrw_is_peer(const struct mrw_args *a, uint32_t p)
 /* Not every rank is a peer: what all must hear is passed on. */
 MRW_DEV bool mrw_is_sparse(const struct mrw_args *a)
 {
-	return mrw_spans(a) && a->layout.slots != a->nranks - 1;
+	return mrw_spans(a) && (a->layout.tree || a->layout.slots != a->nranks - 1);
 }
 
 /* Slot of peer p in this rank's arena, and of this rank in p's. */

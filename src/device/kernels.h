@@ -12,19 +12,23 @@ enum mrw_kernel {
 	MRW_KERNEL_REDUCE_LOCAL,   /* typed */
 	MRW_KERNEL_REDUCE_QUICK,   /* typed; may do what REDUCE_PACKETS does; with LINES, of one host only */
 	MRW_KERNEL_REDUCE_LINES,   /* typed */
-	MRW_KERNEL_REDUCE_RAILSHOT, /* typed; rails and rings: of several hosts only (MRW_FAR) */
+	MRW_KERNEL_REDUCE_RAILSHOT, /* typed; rails, rings and trees: of several hosts only (MRW_FAR) */
 	MRW_KERNEL_REDUCE_RAIL,    /* typed */
 	MRW_KERNEL_REDUCE_RING,    /* typed */
+	MRW_KERNEL_REDUCE_TREESHOT, /* typed */
+	MRW_KERNEL_REDUCE_TREE,    /* typed */
 	MRW_KERNEL_MOVE_PACKETS,
 	MRW_KERNEL_MOVE_BULK,
 	MRW_KERNEL_MOVE_RAILSHOT,
 	MRW_KERNEL_MOVE_RAIL,
 	MRW_KERNEL_MOVE_RING,
+	MRW_KERNEL_MOVE_TREESHOT,
+	MRW_KERNEL_MOVE_TREE,
 	MRW_KERNEL_PROVE,
 	MRW_KERNEL_TRANSFERS,      /* its arguments are a struct mrw_transfers */
 	MRW_KERNEL_COUNT
 };
-#define MRW_TYPED_KERNELS 8u
+#define MRW_TYPED_KERNELS 10u
 #define MRW_MOVERS ((uint32_t)MRW_KERNEL_TRANSFERS - MRW_TYPED_KERNELS)
 
 /* Threads of a CUDA block, and the blocks an SM must hold: packets wait on latency and want registers, bulk wants threads. */

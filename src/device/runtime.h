@@ -23,6 +23,7 @@ struct mrw_arena {
 struct mrw_device_info {
 	uint8_t uuid[16];    /* equal for ranks that share the device; all zero on the host target */
 	int32_t ordinal;     /* -1 on the host target */
+	char bus[16];        /* PCI address "0000:03:00.0"; "" on the host target, or unknown */
 	uint32_t blocks;     /* blocks of any of our kernels resident at once (see span); host: MRW_MAX_CHANNELS */
 	uint32_t shared;     /* 1 if launches of this process block (CUDA_LAUNCH_BLOCKING) */
 };

@@ -4,8 +4,8 @@
  * followed by packet slots and staging, whose place mrw_layout_make() yields. Each remotely written byte belongs for life to one
  * (format, channel, writer): packets never overlay staging, so a payload never looks like a flag.
  *
- * Peers. The peers of a rank are those it exchanges anything with: all other ranks, or, along rails, the ranks of its host and the ranks of
- * its rail. Everything a peer writes here lies at the peer's slot, a number below mrw_layout.slots; all that is said of peers below
+ * Peers. The peers of a rank are those it exchanges anything with: all other ranks; along rails the ranks of its host and the ranks of
+ * its rail; in a ring or in trees its neighbours. Everything a peer writes here lies at the peer's slot, a number below mrw_layout.slots; all that is said of peers below
  * holds for each pair of peers by itself.
  *
  * Why slots may be reused. Kernels of one rank run one after the other. Kernel s of a rank leaves only after it saw the opening
@@ -34,7 +34,7 @@
 #include "order.h"
 
 /* Compared at bootstrap: change it with any change of a word's place or meaning. */
-#define MRW_WIRE_VERSION 6u
+#define MRW_WIRE_VERSION 7u
 
 #ifndef MRW_MAX_RANKS         /* a simulation on paper has more */
 #define MRW_MAX_RANKS 64u    /* of a communicator */
@@ -49,6 +49,8 @@
 #define MRW_LINE_BYTES 128u  /* a line: payload and, in its last 8 bytes, its flag (line.h) */
 #define MRW_LINE_UNITS 15u   /* of payload in a line */
 #define MRW_LANE_SLOTS 2u    /* chunks of a lane under way */
+#define MRW_TREE_PEERS 6u    /* most peers of a rank in trees: two children, two parents, two neighbours in the ring */
+#define MRW_TREE_NONE UINT32_MAX
 
 /* A call, as compared between ranks and printed when they differ. */
 struct mrw_call {
@@ -153,6 +155,7 @@ struct mrw_layout {
 	uint32_t packet_formats;    /* formats of packets that there are */
 	uint32_t counters;          /* round counters a channel: slots, and what fills their line */
 	uint32_t ring;              /* 1: peers are the neighbours in a ring */
+	uint32_t tree;              /* 1: peers are the neighbours in two trees and in a ring; some ranks leave slots empty */
 	uint64_t heard_offset, proof_offset, stuck_offset, rounds_offset; /* mrw_heard_at(), mrw_proof_at(), mrw_stuck_at(), mrw_round_at() */
 	uint64_t packets_offset[MRW_FORMATS], staging_offset[MRW_FORMATS];           /* slots from near_slots on */
 	uint64_t near_packets_offset[MRW_FORMATS], near_staging_offset[MRW_FORMATS]; /* slots below near_slots */
@@ -194,6 +197,7 @@ struct mrw_spread {
 	uint32_t hosts, per_host;   /* with rails; every host has per_host ranks */
 	uint32_t outbox;            /* 1: ranks are on several hosts */
 	uint32_t ring;              /* 1: peers are the left (slot 0) and the right neighbour; two ranks have one peer */
+	uint32_t tree;              /* not 0: peers are the neighbours in two trees and in a ring, so many at most */
 };
 
 /* Control words that peers write: heard, proof, stuck, rounds. Returns where they end. */
@@ -266,9 +270,13 @@ MRW_PURE struct mrw_layout mrw_layout_of(const struct mrw_spread *s, uint64_t pa
 	l.ring = s->ring;
 	if (s->ring && l.slots > 2)
 		l.slots = 2;
+	l.tree = s->tree > 0;
+	if (s->tree)
+		l.slots = s->tree;
 	l.cells = s->rails ? s->hosts : 1;
-	/* Along rails packets need no second exchange, nor do rings; nor do two ranks: a two-shot would send the same bytes as a one-shot, later. */
-	l.packet_formats = s->nranks > 2 && !s->rails && !s->ring ? MRW_FORMATS : 1;
+	/* Along rails packets need no second exchange, nor do rings; nor do two ranks: a two-shot would send the same bytes as a one-shot, later. Each
+	 * tree has a format. */
+	l.packet_formats = s->tree || (s->nranks > 2 && !s->rails && !s->ring) ? MRW_FORMATS : 1;
 	/* What is sent to other hosts lies here a second time. */
 	uint64_t far = l.slots - l.near_slots, kept = s->outbox ? far : 0;
 	uint64_t units = packets_budget / ((l.slots + kept) * s->channels * l.packet_formats * 2 * sizeof(struct mrw_packet));
@@ -298,28 +306,35 @@ MRW_PURE struct mrw_layout mrw_layout_of(const struct mrw_spread *s, uint64_t pa
 /* All ranks on one host. */
 MRW_PURE struct mrw_layout mrw_layout_make(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
 {
-	struct mrw_spread s = {nranks, channels, 0, 0, 0, 0, 0};
+	struct mrw_spread s = {nranks, channels, 0, 0, 0, 0, 0, 0};
 	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, MRW_LINES_BUDGET, staging_budget);
 }
 
 /* Several hosts: each budget holds what comes in and what goes out. */
 MRW_PURE struct mrw_layout mrw_layout_spanning(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
 {
-	struct mrw_spread s = {nranks, channels, 0, 0, 0, 1, 0};
+	struct mrw_spread s = {nranks, channels, 0, 0, 0, 1, 0, 0};
 	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, 0, staging_budget);
 }
 
 /* The same along rails. */
 MRW_PURE struct mrw_layout mrw_layout_rails(uint32_t hosts, uint32_t per_host, uint32_t channels, uint64_t staging_budget)
 {
-	struct mrw_spread s = {hosts * per_host, channels, 1, hosts, per_host, 1, 0};
+	struct mrw_spread s = {hosts * per_host, channels, 1, hosts, per_host, 1, 0, 0};
 	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, 0, staging_budget);
 }
 
 /* The same in a ring. */
 MRW_PURE struct mrw_layout mrw_layout_ring(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
 {
-	struct mrw_spread s = {nranks, channels, 0, 0, 0, 1, 1};
+	struct mrw_spread s = {nranks, channels, 0, 0, 0, 1, 1, 0};
+	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, 0, staging_budget);
+}
+
+/* The same in trees; peers: most of a rank. */
+MRW_PURE struct mrw_layout mrw_layout_tree(uint32_t nranks, uint32_t peers, uint32_t channels, uint64_t staging_budget)
+{
+	struct mrw_spread s = {nranks, channels, 0, 0, 0, 1, 0, peers};
 	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, 0, staging_budget);
 }
 

@@ -207,3 +207,19 @@ enum marrow_status mrw_nic_count(const char *names, uint32_t *count)
 	mrw_devices_close(&c);
 	return status;
 }
+
+enum marrow_status mrw_nic_list(char *list, size_t bytes)
+{
+	struct mrw_devices c;
+	size_t used = 0;
+
+	list[0] = '\0';
+	MRW_TRY(mrw_devices_open(&c));
+	for (uint32_t i = 0; i < c.count; i++) {
+		const char *name = mrw_devices_name(&c, i);
+		if (is_usable(&c, i) && used + strlen(name) + 2 < bytes)
+			used += (size_t)snprintf(list + used, bytes - used, "%s%s", used ? "," : "", name);
+	}
+	mrw_devices_close(&c);
+	return MARROW_SUCCESS;
+}

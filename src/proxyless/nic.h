@@ -45,6 +45,8 @@ struct mrw_nic_info {
 /* Number of devices that names admits: comma-separated device names ("mlx5_0,mlx5_1"), empty: all mlx5 ones with an active port. Loads the
  * libraries; 0 devices is no error; MARROW_UNSUPPORTED if the libraries are not there. */
 enum marrow_status mrw_nic_count(const char *names, uint32_t *count);
+/* Names of all mlx5 ones with an active port, comma-separated; what does not fit is left out. */
+enum marrow_status mrw_nic_list(char *list, size_t bytes);
 /* Opens number index of them. */
 enum marrow_status mrw_nic_open(struct mrw_nic **nic, const char *names, uint32_t index, const struct mrw_nic_config *config);
 void mrw_nic_close(struct mrw_nic *nic); /* NULL is fine; regions and links first */

@@ -23,6 +23,13 @@ enum marrow_status mrw_nic_count(const char *names, uint32_t *count)
 	return unsupported();
 }
 
+enum marrow_status mrw_nic_list(char *list, size_t bytes)
+{
+	(void)bytes;
+	list[0] = '\0';
+	return unsupported();
+}
+
 enum marrow_status mrw_nic_open(struct mrw_nic **nic, const char *names, uint32_t index,
 				const struct mrw_nic_config *config)
 {

@@ -46,26 +46,23 @@ static void note_affinity(struct mrw_topo *topo)
 
 bool mrw_topo_discover(struct mrw_topo *topo, const char *sysfs, struct mrw_topo_error *error)
 {
-	bool here = sysfs == NULL, found = false;
+	bool found = false;
 
+	if (sysfs != NULL)
+		return mrw_topo_discover_pci(topo, sysfs, error);
+	sysfs = "/sys";
 	mrw_topo_begin(topo, error);
-	if (here) {
-		sysfs = "/sys";
-		if (!mrw_topo_find_hwloc(topo, &found, error))
-			return false;
-	}
+	if (!mrw_topo_find_hwloc(topo, &found, error))
+		return false;
 	if (!found && !mrw_topo_find_sysfs(topo, sysfs, error))
 		return false;
 	mrw_topo_find_details(topo, sysfs);
 	mrw_topo_collapse(topo);
 	if (!mrw_topo_find_ports(topo, sysfs, error))
 		return false;
-	if (here) {
-		name_cpus(topo);
-		note_affinity(topo);
-		if (!mrw_topo_find_nvml(topo, "libnvidia-ml.so.1", error) ||
-		    !mrw_topo_find_cuda(topo, "libcuda.so.1", error))
-			return false;
-	}
+	name_cpus(topo);
+	note_affinity(topo);
+	if (!mrw_topo_find_nvml(topo, "libnvidia-ml.so.1", error) || !mrw_topo_find_cuda(topo, "libcuda.so.1", error))
+		return false;
 	return mrw_topo_finish(topo, error);
 }

@@ -19,6 +19,9 @@ bool mrw_topo_find_nvml(struct mrw_topo *topo, const char *path, struct mrw_topo
 /* CUDA's numbers, peer access and atomics from the library at path (libcuda.so.1). */
 bool mrw_topo_find_cuda(struct mrw_topo *topo, const char *path, struct mrw_topo_error *error);
 
+/* All that sysfs alone has to say: the machine is begun and finished here. */
+bool mrw_topo_discover_pci(struct mrw_topo *topo, const char *sysfs, struct mrw_topo_error *error);
+
 /* The first line of a file below root, without its end; false: there is none, or it is longer. */
 bool mrw_topo_file_line(const char *root, const char *file, char *line, size_t bytes);
 /* A PCI device's own link by its files: the lower of its and its port's greatest speeds, its present width. 0 unknown. */

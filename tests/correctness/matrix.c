@@ -300,7 +300,7 @@ static struct call call_of(const struct world_rank *self, const struct row *row,
 	memset(&c, 0, sizeof c);
 	c.func = (enum mrw_func)cover->funcs[row->level[FACTOR_FUNC]];
 	if (world_sparse(self->world)) /* the others want everybody to be reached */
-		c.func = c.func == MRW_FUNC_REDUCE ? MRW_FUNC_ALL_REDUCE : c.func == MRW_FUNC_REDUCE_SCATTER_V ? MRW_FUNC_REDUCE_SCATTER : c.func;
+		c.func = world_can(self->world, c.func) ? c.func : c.func == MRW_FUNC_REDUCE ? MRW_FUNC_ALL_REDUCE : MRW_FUNC_REDUCE_SCATTER;
 	c.type = matrix.types[row->level[FACTOR_TYPE]];
 	c.op = row->level[FACTOR_OP];
 	c.channels = channels_of(row, l);
@@ -309,6 +309,8 @@ static struct call call_of(const struct world_rank *self, const struct row *row,
 		c.algo = c.algo == MRW_ALGO_ONESHOT ? MRW_ALGO_RAILSHOT : c.algo == MRW_ALGO_BULK ? MRW_ALGO_RAIL : -1;
 	if (l->ring)
 		c.algo = -1;
+	if (l->tree)
+		c.algo = c.algo == MRW_ALGO_ONESHOT ? MRW_ALGO_TREESHOT : c.algo == MRW_ALGO_BULK ? MRW_ALGO_TREE : -1;
 	c.seed = seed;
 	c.style = row->level[FACTOR_STYLE] ? FILL_SPECIAL : FILL_MIXED;
 	c.stream = (uint32_t)(mixed >> 40 & 1);

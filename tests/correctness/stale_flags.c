@@ -38,9 +38,8 @@ static void one(struct world_rank *self, struct call_buffers *b, const struct ca
 static void run(struct world_rank *self)
 {
 	static const uint32_t seqs[] = {0x12345678, 0x12345679, 0x80000011, 0xffffff00};
-	bool rails = world_rails(self->world);
-	const int32_t algos[] = {rails ? MRW_ALGO_RAILSHOT : MRW_ALGO_ONESHOT, rails ? MRW_ALGO_RAILSHOT : MRW_ALGO_TWOSHOT,
-				 rails ? MRW_ALGO_RAILSHOT : MRW_ALGO_LINES};
+	int32_t sparse = world_rails(self->world) ? MRW_ALGO_RAILSHOT : world_tree(self->world) ? MRW_ALGO_TREESHOT : -1;
+	const int32_t algos[] = {sparse >= 0 ? sparse : MRW_ALGO_ONESHOT, sparse >= 0 ? sparse : MRW_ALGO_TWOSHOT, sparse >= 0 ? sparse : MRW_ALGO_LINES};
 	struct call big = {.func = MRW_FUNC_ALL_REDUCE, .type = MARROW_FLOAT32, .count = 2000}, tiny = big;
 	struct call_buffers b;
 	uint32_t turn = 0; /* each seq is used in one turn only, or its flags were no accident of 2^32 operations */

@@ -76,6 +76,8 @@ static bool has(struct world_rank *self, const char *text, const char *words)
 	struct world shape = {.target = MARROW_TARGET_HOST, .nranks = self->nranks};
 	if (world_rails(&shape)) /* the names there */
 		words = strcmp(words, "[oneshot") == 0 ? "[railshot" : strcmp(words, "[bulk") == 0 ? "[rail," : words;
+	if (world_tree(&shape))
+		words = strcmp(words, "[oneshot") == 0 ? "[treeshot" : strcmp(words, "[bulk") == 0 ? "[tree," : words;
 	if (strstr(text, words))
 		return true;
 	world_fail(self, "\"%s\" is not in: %s", words, text);
@@ -313,7 +315,7 @@ int main(int argc, char **argv)
 		for (size_t i = 0; i < VARIATIONS; i++) {
 			const struct variation *v = &variations[i];
 			const struct world shape = {.target = target, .nranks = ranks};
-			if (ranks < v->min_ranks || (world_sparse(&shape) && (v->usual.func > MRW_FUNC_BARRIER || v->odd.func > MRW_FUNC_BARRIER)))
+			if (ranks < v->min_ranks || !world_can(&shape, v->usual.func) || !world_can(&shape, v->odd.func))
 				continue;
 			failed += run("mismatch", target, ranks, 1, (uint32_t)i % ranks, v, differ);
 			runs++;

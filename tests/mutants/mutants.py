@@ -38,6 +38,11 @@ MOVE_RAILSHOT = "src/collectives/move_railshot.h"
 REACH = "src/collectives/reach.c"
 RING = "src/collectives/ring.h"
 REDUCE_RING = "src/collectives/reduce_ring.h"
+TREE = "src/collectives/tree.h"
+BRANCH = "src/collectives/branch.h"
+REDUCE_TREE = "src/collectives/reduce_tree.h"
+REDUCE_TREESHOT = "src/collectives/reduce_treeshot.h"
+MOVE_TREESHOT = "src/collectives/move_treeshot.h"
 POLL = "src/proxyless/poll.h"
 CQE = "src/proxyless/cqe.h"
 NETWORK = "src/network.c"
@@ -271,6 +276,31 @@ MUTANTS = [
            ["ring"]),
     Mutant("a ring's barrier is a round short", [(SCHEDULE, "return n / 2;", "return n / 2 - 1;")], ["ring barrier"]),
     Mutant("neighbours on two sides share a slot", [(REACH, "return follows(reach, peer, rank) ? 0 : 1;", "return follows(reach, peer, rank) ? 0 : 0;")], ["reach", "ring"]),
+
+    # In trees.
+    Mutant("a tree takes what is being written", [(BRANCH, "mrw_branch_rank(a, which, neighbour), round - a->call.lag);", "mrw_branch_rank(a, which, neighbour), round);")], ["tree"]),
+    Mutant("a tree's last results do not arrive", [(TREE, "return chunks + most + (mrw", "return chunks + most - 1 + (mrw")], ["tree"]),
+    Mutant("a tree's sums are passed too early", [(TREE, "uint32_t behind = mrw_tree_depth(n) - level;", "uint32_t behind = mrw_tree_depth(n) - level - (level == 1);")], ["tree"]),
+    Mutant("both trees write one slot", [(BRANCH, "\t\tmrw_copy(team, mrw_staging_to(a, which, channel, p, round), src, bytes);\n\t\tmrw_stage_note(team, a, which,",
+                                          "\t\tmrw_copy(team, mrw_staging_to(a, 0, channel, p, round), src, bytes);\n\t\tmrw_stage_note(team, a, 0,")], ["tree"]),
+    Mutant("a sum's chunk stays here", [(REDUCE_TREE, "mrw_stage_note(team, a, which, channel, to, round, c.bytes);", "(void)to;")], ["tree"]),
+    Mutant("a node adds its own first", [(REDUCE_TREE, "s.rank = 1; /* of", "s.rank = 0; /* of")], ["tree"]),
+    Mutant("a node's packets are added in another order",
+           [(REDUCE_TREESHOT, "mrw_twig_take(which, channel, a, seq, MRW_TREE_FIRST, i, payload)", "mrw_twig_take(which, channel, a, seq, mrw_branch_rank(a, which, MRW_TREE_SECOND) == MRW_TREE_NONE ? MRW_TREE_FIRST : MRW_TREE_SECOND, i, payload)"),
+            (REDUCE_TREESHOT, "if (!mrw_twig_take(which, channel, a, seq, MRW_TREE_SECOND, i, payload))", "if (!mrw_twig_take(which, channel, a, seq, MRW_TREE_FIRST, i, payload))")], ["tree"]),
+    Mutant("every node of a tree averages", [(REDUCE_TREESHOT, "mrw_unit_narrow(acc, root && a->average,", "mrw_unit_narrow(acc, a->average,")], ["tree"]),
+    Mutant("the second tree has the first one's half", [(TREE, "\t\ts.offset = first;\n", "\t\ts.offset = 0;\n")], ["tree"]),
+    Mutant("leaves leave before the team has put them", [(REDUCE_TREESHOT, "\tmrw_team_sync(team);\n", "")], ["tree teams"]),
+    Mutant("sums leave before the team has put them", [(REDUCE_TREESHOT, "if (mrw_team_any(team, !ok)) /* the outbox is full */", "if (!ok)")], ["tree teams"]),
+    Mutant("results leave before the team has put them", [(BRANCH, "\tif (mrw_team_any(team, !ok))\n\t\treturn false;\n\treturn mrw_twigs_post(", "\tif (!ok)\n\t\treturn false;\n\treturn mrw_twigs_post(")],
+           ["tree teams"]),
+    Mutant("a broadcast's packets leave before the team has put them", [(MOVE_TREESHOT, "\t\tmrw_team_sync(team);\n", "")], ["tree teams"]),
+    Mutant("leaves wait before inner nodes work", [(BRANCH, "if (mrw_branch_is_leaf(a, k) == (leaf == 1))", "if (mrw_branch_is_leaf(a, k) == (leaf == 0))")], ["tree"]),
+    Mutant("a barrier's node does not wait for its second child", [(MOVE_TREESHOT, "for (uint32_t k = MRW_TREE_FIRST; k <= MRW_TREE_SECOND; k++)", "for (uint32_t k = MRW_TREE_FIRST; k < MRW_TREE_SECOND; k++)")],
+           ["tree barrier"]),
+    Mutant("a barrier's packet down is not waited for", [(MOVE_TREESHOT, "parent, 1) || !mrw_twig_take(0, channel, a, seq, MRW_TREE_PARENT, 0, got))", "parent, 1))")], ["tree barrier"]),
+    Mutant("children in trees are not side by side", [(REACH, "for (uint32_t i = 0; i < MRW_TREE_NEIGHBOURS; i++)\n\t\tfor (uint32_t k = 0; k < MRW_TREES; k++)",
+                                                       "for (uint32_t i = MRW_TREE_NEIGHBOURS; i-- > 0;)\n\t\tfor (uint32_t k = 0; k < MRW_TREES; k++)")], ["reach", "tree"]),
 
     # The NIC's queue.
     Mutant("ranges become ready out of order", [(POST, "mrw_load_relaxed(&q->ready) != first; spins++", "mrw_load_relaxed(&q->ready) != first && spins < 1; spins++")],

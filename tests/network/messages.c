@@ -9,6 +9,7 @@
 
 #include "collectives/schedule.h"
 #include "collectives/select.h"
+#include "collectives/tree.h"
 #include "boot.h"
 #include "comm.h"
 
@@ -22,7 +23,7 @@ struct traffic {
 	uint64_t requests, bytes;
 };
 
-/* One call: bytes as of struct mrw_args. Along rails ONESHOT and BULK stand for what is their like there. */
+/* One call: bytes as of struct mrw_args. Along rails and in trees ONESHOT and BULK stand for what is their like there. */
 struct step {
 	enum mrw_func func;
 	uint64_t bytes;
@@ -113,11 +114,48 @@ static void ringed(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t
 		bytes[1] = mrw_chunk(block_bytes(a, (uint32_t)(rank + n - step) % n), chunk, channels, channel, gathered).bytes;
 }
 
+/* In trees: bytes that rank sends p in round t, by each. Ranks are positions. */
+static void treed(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t channel, uint64_t t, uint64_t chunks, uint64_t bytes[2])
+{
+	uint32_t func = a->call.func, n = a->nranks;
+	(void)chunks;
+	for (uint32_t k = 0; k < 2; k++) {
+		uint64_t part = mrw_tree_part(a->bytes, k).bytes, of_part = mrw_chunks(part, a->call.chunk_bytes, a->call.channels, channel);
+		struct mrw_tree tree = mrw_tree_at(n, k, rank);
+		struct mrw_tree_flow flow = mrw_tree_flow_of(func, n, k, rank, a->call.root);
+		uint64_t up = mrw_tree_rising(n, tree.level, t), down = mrw_tree_passing(func, n, flow.hops, t), index = UINT64_MAX;
+		if (func != MRW_FUNC_BROADCAST && tree.neighbour[MRW_TREE_PARENT] == p)
+			index = up;
+		for (uint32_t i = 0; i < MRW_TREE_NEIGHBOURS; i++)
+			if ((flow.to >> i & 1) && tree.neighbour[i] == p)
+				index = down;
+		bytes[k] = index < of_part ? mrw_chunk(part, a->call.chunk_bytes, a->call.channels, channel, index).bytes : 0;
+	}
+}
+
+/* The same of packets: a message an edge and direction that the call goes over, by each tree. */
+static void predict_twigs(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t channel, struct traffic *t)
+{
+	for (uint32_t k = 0; k < 2; k++) {
+		struct mrw_tree tree = mrw_tree_at(a->nranks, k, rank);
+		struct mrw_tree_flow flow = mrw_tree_flow_of(a->call.func, a->nranks, k, rank, a->call.root);
+		if (a->call.func != MRW_FUNC_BROADCAST && tree.neighbour[MRW_TREE_PARENT] == p)
+			add_packets(t, a, channel, mrw_tree_part(a->bytes, k).bytes);
+		for (uint32_t i = 0; i < MRW_TREE_NEIGHBOURS; i++)
+			if ((flow.to >> i & 1) && tree.neighbour[i] == p)
+				add_packets(t, a, channel, mrw_tree_part(a->bytes, k).bytes);
+	}
+}
+
 /* Packets that rank sends p on channel, in all exchanges. */
 static void predict_packets(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t channel, struct traffic *t)
 {
 	bool whole = mrw_has_shares(a->call.func) && a->call.algo == MRW_ALGO_ONESHOT;
 	bool moves = a->call.func == MRW_FUNC_ALL_GATHER || a->call.func == MRW_FUNC_BROADCAST;
+	if (a->call.algo == MRW_ALGO_TREESHOT) {
+		predict_twigs(a, rank, p, channel, t);
+		return;
+	}
 	if (moves || whole || a->call.algo == MRW_ALGO_RAILSHOT) {
 		if (!mrw_has_root(a->call.func) || a->call.root == (a->call.func == MRW_FUNC_BROADCAST ? rank : p))
 			add_packets(t, a, channel, a->bytes);
@@ -132,27 +170,35 @@ static void predict_packets(const struct mrw_args *a, uint32_t rank, uint32_t p,
 static void predict(const struct mrw_args *a, uint32_t rank, uint32_t p, struct traffic *nics)
 {
 	bool rails = a->call.algo == MRW_ALGO_RAILSHOT || a->call.algo == MRW_ALGO_RAIL, ring = a->call.algo == MRW_ALGO_RING;
+	bool tree = a->call.algo == MRW_ALGO_TREE;
+	struct mrw_tree mine = mrw_tree_at(a->nranks, 0, rank);
 	add(&nics[0], sizeof(struct mrw_greeting));
 	if (a->call.func == MRW_FUNC_BARRIER && rails)
 		add(&nics[0], sizeof(struct mrw_packet));
+	for (uint32_t i = 0; a->call.func == MRW_FUNC_BARRIER && a->call.algo == MRW_ALGO_TREESHOT && i < MRW_TREE_NEIGHBOURS; i++)
+		if (mine.neighbour[i] == p) /* up or down tree 0 */
+			add(&nics[0], sizeof(struct mrw_packet));
 	for (uint32_t i = 0; a->call.func == MRW_FUNC_BARRIER && ring && i < a->nranks / 2; i++)
 		add(&nics[0], 8);
 	if (a->call.func == MRW_FUNC_BARRIER || a->call.count == 0)
 		return;
 	for (uint32_t c = 0; c < a->call.channels; c++) {
 		struct traffic *t = &nics[c % a->far->nics];
-		if (a->call.algo != MRW_ALGO_BULK && a->call.algo != MRW_ALGO_RAIL && !ring) {
+		if (a->call.algo != MRW_ALGO_BULK && a->call.algo != MRW_ALGO_RAIL && !ring && !tree) {
 			predict_packets(a, rank, p, c, t);
 			continue;
 		}
 		bool gathers = a->call.func == MRW_FUNC_ALL_GATHER || (ring && a->call.func == MRW_FUNC_BROADCAST);
 		uint64_t chunks = mrw_chunks(gathers ? a->bytes : block_bytes(a, 0), a->call.chunk_bytes, a->call.channels, c);
-		uint64_t rounds = ring    ? mrw_ring_rounds(a->call.func, chunks, a->nranks)
+		if (tree)
+			chunks = mrw_chunks(mrw_tree_part(a->bytes, 0).bytes, a->call.chunk_bytes, a->call.channels, c);
+		uint64_t rounds = tree    ? mrw_tree_rounds(a->call.func, a->nranks, a->call.root, mrw_tree_parts(a->bytes), chunks)
+				  : ring  ? mrw_ring_rounds(a->call.func, chunks, a->nranks)
 				  : rails ? mrw_rail_rounds(a->call.func, chunks, a->call.lag)
 					  : mrw_rounds(chunks, mrw_exchanges(a->call.func, a->nranks), a->call.lag);
 		for (uint64_t round = 0; round < rounds; round++) {
 			uint64_t bytes[2];
-			(ring ? ringed : rails ? railed : staged)(a, rank, p, c, round, chunks, bytes);
+			(tree ? treed : ring ? ringed : rails ? railed : staged)(a, rank, p, c, round, chunks, bytes);
 			for (int f = 0; f < 2; f++)
 				if (bytes[f] > 0)
 					add(t, bytes[f]);
@@ -187,6 +233,8 @@ static int32_t algo_of(const struct world_rank *self, int32_t algo)
 {
 	if (world_ring(self->world))
 		return -1;
+	if (world_tree(self->world))
+		return algo == MRW_ALGO_ONESHOT ? MRW_ALGO_TREESHOT : algo == MRW_ALGO_BULK ? MRW_ALGO_TREE : -1;
 	if (!world_rails(self->world))
 		return algo;
 	return algo == MRW_ALGO_ONESHOT ? MRW_ALGO_RAILSHOT : algo == MRW_ALGO_BULK ? MRW_ALGO_RAIL : -1;
@@ -265,6 +313,20 @@ static void make_exchanges(struct world_rank *self, const uint8_t *send, uint8_t
 	}
 }
 
+/* Ranks on other hosts that are a neighbour in a tree or in the ring. */
+static uint32_t tree_peers(const struct world_rank *self)
+{
+	uint32_t n = self->nranks, rank = self->rank, peers = 0;
+	for (uint32_t p = 0; p < n; p++) {
+		bool joined = (p + 1) % n == rank || (rank + 1) % n == p;
+		for (uint32_t k = 0; k < MRW_TREES; k++)
+			for (uint32_t i = 0; i < MRW_TREE_NEIGHBOURS; i++)
+				joined = joined || mrw_tree_at(n, k, rank).neighbour[i] == p;
+		peers += joined && hosts_of(p, n) != hosts_of(rank, n);
+	}
+	return peers;
+}
+
 static void run(struct world_rank *self)
 {
 	struct marrow_comm *comm = self->comms[0];
@@ -290,11 +352,13 @@ static void run(struct world_rank *self)
 		uint32_t ranks = self->nranks, mine = hosts_of(self->rank, ranks), right = (self->rank + 1) % ranks, left = (self->rank + ranks - 1) % ranks;
 		peers = (hosts_of(right, ranks) != mine ? 1u : 0u) + (hosts_of(left, ranks) != mine ? 1u : 0u);
 	}
+	if (world_tree(self->world))
+		peers = tree_peers(self);
 	struct marrow_comm_properties properties = {.size = sizeof properties};
 	if (queues != peers * far->nics || marrow_comm_get_properties(comm, &properties) != MARROW_SUCCESS || properties.queue_pairs != queues)
 		world_fail(self, "%u queue pairs to %u peers, %u reported", queues, peers, properties.queue_pairs);
 	for (size_t i = 0; i < STEPS && !self->failed; i++)
-		if (steps[i].func != MRW_FUNC_REDUCE || !world_sparse(self->world))
+		if (world_can(self->world, steps[i].func))
 			(void)make_call(self, &steps[i], send, recv, before, expected);
 	if (!world_sparse(self->world) && !self->failed)
 		make_exchanges(self, send, recv, before, expected);

@@ -40,8 +40,9 @@ def main():
     softnic, program = sys.argv[1:3]
     seed = os.environ.get("MARROW_TEST_SEED", "7")
     wrong = 0
-    # Three ranks without rails, four with. A ring meets what mixes most, and what breaks most.
-    harmless = [*itertools.product(HARMLESS, [["3"], ["4", "--algo", "rail"]]), (HARMLESS[1], ["3", "--algo", "ring"]), (HARMLESS[-1], ["3", "--algo", "ring"])]
+    # Three ranks without rails, four with. Rings and trees meet what mixes most; rings what breaks most.
+    harmless = [*itertools.product(HARMLESS, [["3"], ["4", "--algo", "rail"]]), (HARMLESS[1], ["3", "--algo", "ring"]), (HARMLESS[-1], ["3", "--algo", "ring"]),
+                (HARMLESS[1], ["5", "--algo", "tree"]), (HARMLESS[-1], ["5", "--algo", "tree"])]
     breaking = [*itertools.product(BREAKING.items(), [["2"], ["4", "--algo", "rail"]]),
                 *itertools.product([*BREAKING.items()][:3], [["4", "--algo", "ring"]])]
     for faults, ranks in harmless:

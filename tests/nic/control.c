@@ -168,11 +168,16 @@ static void devices_and_ports(void **state)
 	struct mrw_nic *nic;
 	struct mrw_nic_info info;
 	uint32_t count;
+	char list[64];
 
 	(void)state;
 	reset();
 	assert_int_equal(mrw_nic_count("", &count), MARROW_SUCCESS);
 	assert_int_equal(count, 2);
+	assert_int_equal(mrw_nic_list(list, sizeof list), MARROW_SUCCESS);
+	assert_string_equal(list, "mlx5_0,mlx5_1");
+	assert_int_equal(mrw_nic_list(list, 13), MARROW_SUCCESS);
+	assert_string_equal(list, "mlx5_0");
 	assert_int_equal(mrw_nic_count("mlx5_1", &count), MARROW_SUCCESS);
 	assert_int_equal(count, 1);
 	assert_int_equal(mrw_nic_count("mlx5_7", &count), MARROW_INVALID_ARGUMENT);
@@ -203,6 +208,8 @@ static void devices_and_ports(void **state)
 	refuse("mlx5_0", 0, &config, MARROW_SYSTEM_ERROR, "subnet manager");
 	assert_int_equal(mrw_nic_count("", &count), MARROW_SUCCESS);
 	assert_int_equal(count, 0);
+	assert_int_equal(mrw_nic_list(list, sizeof list), MARROW_SUCCESS);
+	assert_string_equal(list, "");
 	reset();
 	f->open_error = EACCES;
 	refuse("mlx5_0", 0, &config, MARROW_SYSTEM_ERROR, "/dev/infiniband");

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 
 enum {
-	SN_HOSTS_MAX = 16,
+	SN_HOSTS_MAX = 64,
 	SN_CARDS_MAX = 64,         /* NICs of all hosts */
 	SN_PROCESSES_MAX = 64,
 	SN_HOST_ID_BYTES = 64,

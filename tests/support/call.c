@@ -34,8 +34,8 @@ int call_buffers_make(struct world_rank *self, struct call_buffers *b, size_t ro
 	b->expected = malloc(room);
 	for (uint32_t r = 0; r < self->nranks; r++)
 		b->inputs[r] = malloc(room);
-	bool partial = world_rails(self->world) || world_ring(self->world);
-	for (uint32_t h = 0; partial && h < hosts_count(self->nranks); h++)
+	uint32_t partial = world_tree(self->world) ? REFERENCE_TREE_ROOM : world_sparse(self->world) ? hosts_count(self->nranks) : 0;
+	for (uint32_t h = 0; h < partial; h++)
 		b->partial[h] = malloc(room);
 	if (on_cuda(self)) {
 		if (device_alloc(&memory, total(b)) != 0 || device_alloc(&scalar, 8) != 0) {
@@ -275,17 +275,45 @@ void call_issue(struct world_rank *self, struct call_buffers *b, const struct ca
 		world_fail(self, "call: %s", marrow_last_error(self->comms[call->comm]));
 }
 
+/* Ranks host by host. */
+static void host_by_host(const struct world_rank *self, uint32_t *ring)
+{
+	uint32_t n = 0;
+	for (uint32_t h = 0; h < hosts_count(self->nranks); h++)
+		for (uint32_t r = 0; r < self->nranks; r++)
+			if (hosts_of(r, self->nranks) == h)
+				ring[n++] = r;
+}
+
+/* The order of trees: up to 4096 bytes by the first, else half by each. The second has the ranks backwards, or (an odd number) moved on by one. */
+static void expect_tree(struct world_rank *self, struct call_buffers *b, const struct call *call, const void *const *inputs,
+			const uint8_t *scalars)
+{
+	size_t elem = reference_type_bytes(call->type), bytes = call->count * elem, half = bytes > 4096 ? (bytes + 31) / 32 * 16 : bytes;
+	uint32_t ring[WORLD_MAX_RANKS], n = self->nranks;
+	host_by_host(self, ring);
+	for (uint32_t tree = 0; tree < 2; tree++) {
+		const void *in[WORLD_MAX_RANKS], *factors[WORLD_MAX_RANKS];
+		size_t from = tree == 0 ? 0 : half, size = tree == 0 ? half : bytes - half;
+		for (uint32_t place = 0; place < n; place++) {
+			uint32_t r = ring[tree == 0 ? place : n % 2 == 0 ? n - 1 - place : (place + 1) % n];
+			in[place] = (const uint8_t *)inputs[r] + from;
+			factors[place] = scalars + r * elem;
+		}
+		if (size > 0)
+			reference_tree(b->expected + from, b->partial, in, n, size / elem, call->type,
+				       call->op >= 5 ? MARROW_OP_DYNAMIC : (enum marrow_op)call->op, factors);
+	}
+}
+
 /* The order of a ring: host by host; the sum of a rank's block begins behind that rank and ends with it. */
 static void expect_ring(struct world_rank *self, struct call_buffers *b, const struct call *call, const void *const *inputs,
 			const uint8_t *scalars)
 {
 	size_t elem = reference_type_bytes(call->type), bytes = call->count * elem;
 	size_t share = ((bytes + 15) / 16 + self->nranks - 1) / self->nranks * 16;
-	uint32_t ring[WORLD_MAX_RANKS], n = 0;
-	for (uint32_t h = 0; h < hosts_count(self->nranks); h++)
-		for (uint32_t r = 0; r < self->nranks; r++)
-			if (hosts_of(r, self->nranks) == h)
-				ring[n++] = r;
+	uint32_t ring[WORLD_MAX_RANKS], n = self->nranks;
+	host_by_host(self, ring);
 	for (uint32_t i = 0; i < n; i++) { /* the block of ring[i] */
 		const void *in[WORLD_MAX_RANKS], *factors[WORLD_MAX_RANKS];
 		size_t from = share * ring[i] < bytes ? share * ring[i] : bytes, size = bytes - from < share ? bytes - from : share;
@@ -346,7 +374,11 @@ static void expect(struct world_rank *self, struct call_buffers *b, const struct
 		fill_scalar(scalars + r * elem, call->type, call->seed, r);
 	}
 	enum marrow_op op = call->op >= 5 ? MARROW_OP_DYNAMIC : (enum marrow_op)call->op;
-	if (world_ring(self->world)) {
+	if (world_tree(self->world) && call->func != MRW_FUNC_REDUCE_SCATTER) {
+		expect_tree(self, b, call, inputs, scalars);
+		return;
+	}
+	if (world_ring(self->world) || world_tree(self->world)) {
 		expect_ring(self, b, call, inputs, scalars);
 		return;
 	}

@@ -8,7 +8,7 @@ static uint32_t number(const char *name, uint32_t fallback)
 {
 	const char *text = getenv(name);
 	unsigned long n = text ? strtoul(text, NULL, 10) : 0;
-	return n > 0 && n <= 16 ? (uint32_t)n : fallback;
+	return n > 0 && n <= 64 ? (uint32_t)n : fallback;
 }
 
 uint32_t hosts_count(uint32_t nranks)

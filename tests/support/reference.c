@@ -387,3 +387,36 @@ void reference_ring(void *out, void *partial, void *scaled, const void *const *i
 	}
 	memcpy(out, partial, count * reference_type_bytes(type));
 }
+
+/* The places first, first + 2, ... are leaves, those between them inner. sum: the one of places first ... last, raw where that is one leaf. */
+static void tree_sum(void *sum, void *const *room, const void *const *inputs, uint32_t first, uint32_t last, bool whole, uint32_t divisor,
+		     size_t count, enum marrow_type type, enum marrow_op op, const void *const *scalars)
+{
+	enum marrow_op each = op == MARROW_AVG || op >= MARROW_OP_DYNAMIC ? MARROW_SUM : op;
+	uint32_t inner = (last - first + 1) / 2, middle = first + 1 + inner / 2 * 2, terms = 0;
+	const void *own = inputs[inner > 0 ? middle : first], *three[3];
+	if (inner > 0) {
+		tree_sum(room[0], room + 1, inputs, first, middle - 1, false, divisor, count, type, op, scalars);
+		three[terms++] = room[0];
+	}
+	if (op >= MARROW_OP_DYNAMIC) {
+		const void *factor = scalars[inner > 0 ? middle : first];
+		reduce(sum, &own, 1, count, type, op, factor, 1);
+	} else {
+		memcpy(sum, own, count * reference_type_bytes(type));
+	}
+	if (inner == 0)
+		return;
+	three[terms++] = sum;
+	if (middle < last) {
+		tree_sum(room[1], room + 2, inputs, middle + 1, last, false, divisor, count, type, op, scalars);
+		three[terms++] = room[1];
+	}
+	reduce(sum, three, terms, count, type, whole && op == MARROW_AVG ? op : each, NULL, divisor);
+}
+
+void reference_tree(void *out, void *const *room, const void *const *inputs, uint32_t places, size_t count, enum marrow_type type,
+		    enum marrow_op op, const void *const *scalars)
+{
+	tree_sum(out, room, inputs, 0, places - 1, true, places, count, type, op, scalars);
+}

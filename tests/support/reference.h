@@ -45,6 +45,12 @@ void reference_rails(void *out, void *const *partial, const void *const *inputs,
 void reference_ring(void *out, void *partial, void *scaled, const void *const *inputs, uint32_t nranks, size_t count, enum marrow_type type,
 		    enum marrow_op op, const void *const *scalars);
 
+/* One part in a tree over so many places: an inner place's sum is (the sum of what is below it, its own, the sum of what is above), rounded to
+ * the type. inputs, scalars: by place. room: 2 + the tree's depth buffers of count elements. */
+enum { REFERENCE_TREE_ROOM = 10 };
+void reference_tree(void *out, void *const *room, const void *const *inputs, uint32_t places, size_t count, enum marrow_type type,
+		    enum marrow_op op, const void *const *scalars);
+
 enum fill_style {
 	FILL_MIXED,  /* random mantissas and signs; exponents spread over 2^+-12 (f32, bf16), 2^+-8 (f16, f8e5m2), 2^+-4 (f8e4m3),
 			2^+-24 (f64) */

@@ -62,17 +62,27 @@ bool world_ring(const struct world *world)
 	return world->target == MARROW_TARGET_HOST && hosts_count(world->nranks) > 1 && asks(world, "ring", "ring");
 }
 
+bool world_tree(const struct world *world)
+{
+	return world->target == MARROW_TARGET_HOST && hosts_count(world->nranks) > 1 && asks(world, "tree", "treeshot");
+}
+
 bool world_rails(const struct world *world)
 {
 	uint32_t hosts = world->target == MARROW_TARGET_HOST ? hosts_count(world->nranks) : 1;
 	bool direct = asks(world, "oneshot", "twoshot") || asks(world, "bulk", "lines");
-	return hosts > 1 && world->nranks % hosts == 0 && world->nranks > hosts && !direct && !world_ring(world) &&
+	return hosts > 1 && world->nranks % hosts == 0 && world->nranks > hosts && !direct && !world_ring(world) && !world_tree(world) &&
 	       (world->nranks > 16 || asks(world, "rail", "railshot"));
 }
 
 bool world_sparse(const struct world *world)
 {
-	return world_rails(world) || world_ring(world);
+	return world_rails(world) || world_ring(world) || world_tree(world);
+}
+
+bool world_can(const struct world *world, uint32_t func)
+{
+	return !world_sparse(world) || func <= MRW_FUNC_BARRIER || (world_tree(world) && func == MRW_FUNC_REDUCE);
 }
 
 int world_gpus(const char **why)

@@ -38,8 +38,12 @@ int world_run(const struct world *world, void (*body)(struct world_rank *self));
 bool world_rails(const struct world *world);
 /* True if they are in a ring. */
 bool world_ring(const struct world *world);
-/* True if not every rank reaches every other one: then only the first five functions of enum mrw_func are possible. */
+/* True if they are in trees. */
+bool world_tree(const struct world *world);
+/* True if not every rank reaches every other one. */
 bool world_sparse(const struct world *world);
+/* Whether a function (enum mrw_func) is possible there: the first five are, and in trees reduce. */
+bool world_can(const struct world *world, uint32_t func);
 /* Marks the rank as failed and prints "rank R: ...". */
 void world_fail(struct world_rank *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Seed of this run: MARROW_TEST_SEED, else the clock; printed once. */

@@ -24,10 +24,13 @@ static void all_is_refused_politely(void **state)
 	struct mrw_queue queue;
 	struct mrw_nic *nic;
 	uint32_t count = 1;
+	char list[8] = "x";
 
 	(void)state;
 	mrw_nic_defaults(&config);
 	unsupported(mrw_nic_count("", &count));
+	unsupported(mrw_nic_list(list, sizeof list));
+	assert_string_equal(list, "");
 	assert_int_equal(count, 0);
 	unsupported(mrw_nic_open(&nic, "", 0, &config));
 	assert_null(nic);

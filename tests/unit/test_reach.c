@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "collectives/reach.h"
-#include "device/args.h"
+#include "collectives/tree.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -15,6 +15,7 @@
 static void check_slots(const struct mrw_reach *reach)
 {
 	struct mrw_layout l = mrw_reach_layout(reach, 1, MRW_HOST_STAGING_BUDGET);
+	uint64_t all = 0;
 	for (uint32_t r = 0; r < reach->nranks; r++) {
 		uint64_t taken = 0;
 		for (uint32_t p = 0; p < reach->nranks; p++) {
@@ -28,8 +29,12 @@ static void check_slots(const struct mrw_reach *reach)
 			if (reach->rails)
 				assert_int_equal(slot < l.near_slots, reach->host[r] == reach->host[p]);
 		}
-		assert_int_equal(taken, l.slots == 64 ? UINT64_MAX : (1ull << l.slots) - 1);
+		if (!reach->tree)
+			assert_int_equal(taken, l.slots == 64 ? UINT64_MAX : (1ull << l.slots) - 1);
+		assert_int_equal(taken & (taken + 1), 0); /* no gaps */
+		all |= taken;
 	}
+	assert_int_equal(all, l.slots == 64 ? UINT64_MAX : (1ull << l.slots) - 1);
 }
 
 /* Hosts of ranks in blocks, in turns, and shuffled. */
@@ -109,6 +114,45 @@ static void rings_join_neighbours(void **state)
 	assert_false(mrw_reach_of(2, one, MRW_ALGO_RING).ring); /* never within a host */
 }
 
+static void trees_join_parents_children_and_neighbours(void **state)
+{
+	(void)state;
+	static const uint32_t in_turns[] = {0, 1, 2, 0, 1, 1, 2, 2, 0, 3};
+	uint32_t host[MRW_MAX_RANKS];
+	for (uint32_t n = 2; n <= MRW_MAX_RANKS; n++)
+		for (uint32_t shuffled = 0; shuffled < 2; shuffled++) {
+			for (uint32_t r = 0; r < n; r++)
+				host[r] = shuffled ? in_turns[r % 10] : r;
+			struct mrw_reach reach = mrw_reach_of(n, host, n % 2 ? MRW_ALGO_TREE : MRW_ALGO_TREESHOT);
+			assert_true(reach.tree && !reach.rails && !reach.ring);
+			check_slots(&reach);
+			uint32_t most = 0, pairs = 0;
+			for (uint32_t r = 0; r < n; r++) {
+				uint32_t peers = 0, position = reach.position[r];
+				assert_int_equal(reach.at[position], r);
+				for (uint32_t p = 0; p < n; p++)
+					peers += mrw_reach_is_peer(&reach, r, p);
+				most = peers > most ? peers : most;
+				pairs += peers;
+				assert_true(mrw_reach_is_peer(&reach, r, reach.at[(position + 1) % n]));
+				for (uint32_t k = 0; k < MRW_TREES; k++) {
+					struct mrw_tree t = mrw_tree_at(n, k, position);
+					for (uint32_t i = 0; i < MRW_TREE_NEIGHBOURS; i++)
+						if (t.neighbour[i] != MRW_TREE_NONE)
+							assert_true(mrw_reach_is_peer(&reach, r, reach.at[t.neighbour[i]]));
+					for (uint32_t i = 0; i < MRW_TREE_PARENT; i++) /* children side by side */
+						if (t.neighbour[i] != MRW_TREE_NONE)
+							assert_int_equal(mrw_reach_slot(&reach, r, reach.at[t.neighbour[i]]), i);
+				}
+			}
+			assert_in_range(most, 1, MRW_TREE_PEERS);
+			assert_int_equal(reach.whole, pairs == n * (n - 1));
+			assert_int_equal(mrw_reach_layout(&reach, 4, MRW_HOST_STAGING_BUDGET).slots, most);
+		}
+	static const uint32_t one[] = {3, 3};
+	assert_false(mrw_reach_of(2, one, MRW_ALGO_TREE).tree); /* never within a host */
+}
+
 /* Numbers are given in rank order. */
 static void numbers_follow_ranks(void **state)
 {
@@ -130,6 +174,7 @@ int main(void)
 		cmocka_unit_test(equal_hosts_have_rails),
 		cmocka_unit_test(others_have_none),
 		cmocka_unit_test(rings_join_neighbours),
+		cmocka_unit_test(trees_join_parents_children_and_neighbours),
 		cmocka_unit_test(numbers_follow_ranks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

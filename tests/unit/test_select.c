@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "collectives/schedule.h"
+#include "collectives/tree.h"
 #include "collectives/select.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -21,7 +21,7 @@ static bool reduces(enum mrw_func func)
 
 static bool packets(enum mrw_algo algo)
 {
-	return algo != MRW_ALGO_BULK && algo != MRW_ALGO_RAIL && algo != MRW_ALGO_RING;
+	return algo != MRW_ALGO_BULK && algo != MRW_ALGO_RAIL && algo != MRW_ALGO_RING && algo != MRW_ALGO_TREE;
 }
 
 static bool on_rails(enum mrw_algo algo)
@@ -31,18 +31,18 @@ static bool on_rails(enum mrw_algo algo)
 
 static void check_packets(const struct mrw_select_input *in, const struct mrw_plan *p)
 {
-	uint64_t block = p->algo == MRW_ALGO_TWOSHOT ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes;
+	uint64_t block = p->algo == MRW_ALGO_TWOSHOT    ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes
+			 : p->algo == MRW_ALGO_TREESHOT ? mrw_tree_part(in->bytes, 0).bytes
+							: in->bytes;
 	bool differ = in->func == MRW_FUNC_ALL_GATHER || in->func == MRW_FUNC_REDUCE_SCATTER;
 	uint64_t blocks = on_rails(p->algo) && differ ? in->layout.cells : 1; /* that one slot holds */
 	if (mrw_units_per_channel(block, p->channels) * blocks > in->layout.units)
 		fail_msg("func %u, %llu bytes, %u ranks, cap %u, target %u, forced %d %u: %s over %u channels, but a channel holds %u units",
 			 in->func, (unsigned long long)in->bytes, in->nranks, in->channel_cap, in->target, in->forced_algo,
 			 in->forced_channels, mrw_algo_name(p->algo), p->channels, in->layout.units);
-	if (p->algo == MRW_ALGO_RING) {
-		assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_RING : MRW_KERNEL_MOVE_RING);
-		return; /* barriers and empty calls too */
-	}
-	if (on_rails(p->algo))
+	if (p->algo == MRW_ALGO_TREESHOT)
+		assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_TREESHOT : MRW_KERNEL_MOVE_TREESHOT);
+	else if (on_rails(p->algo))
 		assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_RAILSHOT : MRW_KERNEL_MOVE_RAILSHOT);
 	else
 		assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_PACKETS : MRW_KERNEL_MOVE_PACKETS);
@@ -61,7 +61,9 @@ static void check_bulk(const struct mrw_select_input *in, const struct mrw_plan 
 		assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_RING : MRW_KERNEL_MOVE_RING);
 		return; /* barriers and empty calls too */
 	}
-	if (on_rails(p->algo))
+	if (p->algo == MRW_ALGO_TREE)
+		assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_TREE : MRW_KERNEL_MOVE_TREE);
+	else if (on_rails(p->algo))
 		assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_RAIL : MRW_KERNEL_MOVE_RAIL);
 	else
 		assert_int_equal(p->kernel, reduces(in->func) ? MRW_KERNEL_REDUCE_BULK : MRW_KERNEL_MOVE_BULK);
@@ -95,7 +97,9 @@ static void check(const struct mrw_select_input *in)
 	if (in->forced_algo >= 0 && mrw_select_can(in, (enum mrw_algo)in->forced_algo))
 		assert_int_equal(p.algo, in->forced_algo);
 	assert_int_equal(on_rails(p.algo), in->layout.near_slots > 0);
-	assert_int_equal(p.algo == MRW_ALGO_RING, in->layout.ring);
+	bool blocks = in->func == MRW_FUNC_ALL_GATHER || in->func == MRW_FUNC_REDUCE_SCATTER;
+	assert_int_equal(p.algo == MRW_ALGO_RING, in->layout.ring || (in->layout.tree && blocks));
+	assert_int_equal(p.algo == MRW_ALGO_TREE || p.algo == MRW_ALGO_TREESHOT, in->layout.tree && !blocks);
 	if (p.algo == MRW_ALGO_LINES)
 		check_lines(in, &p);
 	else if (packets(p.algo))
@@ -120,7 +124,8 @@ static void check_sizes(struct mrw_select_input *in)
 static void check_layout(struct mrw_select_input *in)
 {
 	bool whole = in->nranks == 1 || (in->layout.near_slots == 0 && !in->layout.ring), one_host = in->layout.lines > 0;
-	for (uint32_t func = 0; func < (whole ? MRW_FUNC_COUNT : MRW_FUNC_BARRIER + 1u); func++) /* the calls that get here */
+	uint32_t funcs = in->layout.tree ? MRW_FUNC_REDUCE + 1u : whole ? MRW_FUNC_COUNT : MRW_FUNC_BARRIER + 1u; /* the calls that get here */
+	for (uint32_t func = 0; func < funcs; func++)
 		for (in->forced_algo = -1; in->forced_algo < MRW_ALGO_COUNT; in->forced_algo++, in->lines = one_host && !in->lines)
 			for (size_t k = 0; k < COUNT(forced_channels); k++) {
 				in->func = (enum mrw_func)func;
@@ -163,6 +168,8 @@ static void every_plan_across_hosts_can_be_carried(void **state)
 							 : mrw_layout_spanning(hosts, in.channel_cap, MRW_HOST_STAGING_BUDGET);
 				check_layout(&in);
 				in.layout = mrw_layout_ring(in.nranks, in.channel_cap, MRW_HOST_STAGING_BUDGET);
+				check_layout(&in);
+				in.layout = mrw_layout_tree(in.nranks, in.nranks > MRW_TREE_PEERS ? MRW_TREE_PEERS : in.nranks - 1, in.channel_cap, MRW_HOST_STAGING_BUDGET);
 				check_layout(&in);
 			}
 }

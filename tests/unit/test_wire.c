@@ -140,6 +140,26 @@ static void rails_are_disjoint(void **state)
 			}
 }
 
+/* In trees: a format for each, also for two ranks. */
+static void trees_are_disjoint(void **state)
+{
+	(void)state;
+	for (uint32_t peers = 1; peers <= MRW_TREE_PEERS; peers++)
+		for (uint32_t channels = 1; channels <= 64; channels = channels < 4 ? channels + 1 : channels * 4)
+			for (size_t b = 0; b < COUNT(budgets); b++) {
+				struct mrw_layout l = mrw_layout_tree(peers > 1 ? MRW_MAX_RANKS : 2, peers, channels, budgets[b]);
+				assert_int_equal(l.slots, peers);
+				assert_int_equal(l.packet_formats, MRW_FORMATS);
+				assert_true(l.tree && l.near_slots == 0 && l.units >= 32 && l.chunk_bytes >= 512);
+				take_all(&l);
+				take_words(&l);
+				uint64_t inbox_end = mrw_lane_chunk_offset(&l, l.lanes - 1, l.slots - 1, 1) + l.lane_chunk_bytes;
+				lanes_fit(&l);
+				assert_true(l.packets_offset[0] + l.outbox >= inbox_end && inbox_end + l.outbox <= l.notes_offset);
+				assert_true(l.bytes <= 29ull << 20);
+			}
+}
+
 static void sizes_fit(void **state)
 {
 	(void)state;
@@ -274,6 +294,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(regions_are_disjoint),
 		cmocka_unit_test(rails_are_disjoint),
+		cmocka_unit_test(trees_are_disjoint),
 		cmocka_unit_test(sizes_fit),
 		cmocka_unit_test(the_outbox_has_the_shape_of_the_inbox),
 		cmocka_unit_test(places_do_not_depend_on_the_call),

@@ -31,7 +31,7 @@ static void fill_far(uint32_t nics)
 static struct mrw_layout roomy(uint32_t channels, uint64_t times)
 {
 	const struct mrw_reach *r = &sim.reach;
-	struct mrw_spread s = {r->nranks, channels, r->rails, r->hosts, r->per_host, r->hosts > 1, r->ring};
+	struct mrw_spread s = {r->nranks, channels, r->rails, r->hosts, r->per_host, r->hosts > 1, r->ring, 0};
 	return mrw_layout_of(&s, MRW_PACKETS_BUDGET * times, r->hosts > 1 ? 0 : MRW_LINES_BUDGET, MRW_STAGING_BUDGET * times);
 }
 
