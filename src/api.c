@@ -1,5 +1,5 @@
 /* api.c - the public functions of a communicator's life: argument checks, who may call when, hand over. */
-#include "comm.h"
+#include "choice.h"
 #include "device/fault.h"
 
 #include "base/env.h"
@@ -187,6 +187,10 @@ enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct mar
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "the list of NICs (config.nics, MARROW_NICS) is longer than %zu characters",
 				sizeof comm->init.nics - 1);
 	snprintf(comm->init.nics, sizeof comm->init.nics, "%s", nics);
+	const char *tuning = mrw_env_string(MRW_ENV_TUNING);
+	if (strlen(tuning) >= sizeof comm->init.tuning)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "the path in MARROW_TUNING is longer than %zu characters", sizeof comm->init.tuning - 1);
+	snprintf(comm->init.tuning, sizeof comm->init.tuning, "%s", tuning);
 	if (config.device > INT32_MAX)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "config.device is %u: 1 + the ordinal of a CUDA device, or 0", config.device);
 	comm->init.device = (int32_t)config.device - 1;
@@ -305,7 +309,36 @@ enum marrow_status marrow_comm_get_properties(const struct marrow_comm *comm, st
 	p.chunk_bytes = comm->args.layout.chunk_bytes;
 	p.oneshot_max_bytes = comm->args.layout.ring || comm->args.layout.tree ? 0 : mrw_oneshot_max_bytes(&comm->args.layout, comm->channel_cap);
 	p.timeout_ms = comm->args.deadline_ns / 1000000;
+	mrw_machine_name(&comm->device, p.machine, sizeof p.machine);
 	memcpy(properties, &p, p.size);
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status marrow_comm_explain(const struct marrow_comm *comm, const char *function, size_t count, enum marrow_type type,
+				       struct marrow_choice *choice)
+{
+	struct marrow_choice c;
+	uint32_t func = 0, elem = mrw_type_bytes((uint32_t)type);
+	MRW_TRY(check_live(comm, choice, "marrow_comm_explain"));
+	if (choice->size == 0 || choice->size > sizeof c)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_explain: set choice->size to sizeof(struct marrow_choice)");
+	while (func < MRW_FUNC_COUNT && (!function || strcmp(function, mrw_func_name(func)) != 0))
+		func++;
+	if (func == MRW_FUNC_COUNT)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_explain: \"%s\": use all_reduce, broadcast, all_gather, reduce_scatter, barrier, "
+				"reduce or reduce_scatter_v; what is made of transfers has no algorithms", function ? function : "");
+	if (elem == 0 || count > INT64_MAX / elem)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_explain: %zu elements of type %d: use enum marrow_type, and fewer bytes than 2^63",
+				count, (int)type);
+	struct mrw_plan plan = mrw_comm_choose(comm, (enum mrw_func)func, func == MRW_FUNC_BARRIER ? 0 : (uint64_t)count * elem);
+	memset(&c, 0, sizeof c);
+	c.size = choice->size;
+	c.algo = mrw_algo_name(plan.algo);
+	c.reason = plan.reason;
+	c.channels = plan.channels;
+	c.chunk_bytes = plan.chunk_bytes;
+	c.predicted_ns = mrw_choice_predict(comm, (enum mrw_func)func, (uint64_t)count * elem, plan.algo);
+	memcpy(choice, &c, c.size);
 	return MARROW_SUCCESS;
 }
 

@@ -3,10 +3,13 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "choice.h"
 #include "mrw_build.h"
+#include "terms.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -126,21 +129,28 @@ void mrw_comm_sweep(int32_t device)
 
 /* What a rank says of itself before memory is made. */
 struct introduction {
-	uint32_t wire_version, library_version;
+	struct mrw_terms terms;  /* as given */
 	uint64_t process[2];     /* pid and a random number: equal for ranks of one process */
 	uint64_t host[2];        /* hash of the host identity */
-	uint32_t target;         /* enum marrow_target */
 	uint32_t max_ctas;
-	int32_t algo;
-	uint32_t reserved;
+	uint32_t refused;        /* 1: its calibration table */
+	cpu_set_t cpus;          /* that it may run on */
 	struct mrw_device_info device;
 	char host_name[128];     /* the identity, for messages */
+};
+
+/* What it says when all its paths are proved. */
+struct conclusion {
+	struct mrw_terms terms;  /* as they came out, now with NICs and choices */
+	uint32_t whole;          /* lines arrive whole */
+	uint32_t reserved;
 };
 
 /* What it says of its arena. */
 struct offer {
 	uint32_t status;         /* enum marrow_status so far */
 	uint32_t reserved;
+	struct mrw_terms terms;  /* as they came out: how the arena is laid out */
 	struct mrw_arena arena;
 };
 
@@ -194,12 +204,29 @@ enum marrow_status mrw_choose_runtime(enum marrow_target target, const struct mr
 	return MARROW_SUCCESS;
 }
 
+static void own_cpus(cpu_set_t *cpus)
+{
+	if (sched_getaffinity(0, sizeof *cpus, cpus) == 0)
+		return;
+	/* More CPUs than the set has places: as many as there are. */
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+	CPU_ZERO(cpus);
+	for (size_t i = 0; i < CPU_SETSIZE && (i == 0 || (long)i < n); i++)
+		CPU_SET(i, cpus);
+}
+
 static void introduce(struct marrow_comm *comm, struct introduction *mine)
 {
 	memset(mine, 0, sizeof *mine);
 	pthread_once(&nonce_once, nonce_make);
-	mine->wire_version = MRW_WIRE_VERSION;
-	mine->library_version = MARROW_VERSION;
+	mine->terms.value[MRW_TERM_VERSION] = MARROW_VERSION;
+	mine->terms.value[MRW_TERM_WIRE] = MRW_WIRE_VERSION;
+	mine->terms.value[MRW_TERM_TARGET] = comm->device.runtime->target;
+	mine->terms.value[MRW_TERM_ALGO] = (uint64_t)(int64_t)comm->asked_algo;
+	if (comm->init.tuning[0]) {
+		comm->tuning = mrw_choice_read(&comm->device, comm->init.tuning, &mine->terms.value[MRW_TERM_TUNING]);
+		mine->refused = comm->tuning == NULL;
+	}
 	mine->process[0] = (uint64_t)getpid();
 	mine->process[1] = nonce;
 	if (comm->init.host_id[0])
@@ -207,12 +234,11 @@ static void introduce(struct marrow_comm *comm, struct introduction *mine)
 	else
 		default_host_id(mine->host_name, sizeof mine->host_name);
 	hash_text(mine->host_name, mine->host);
-	mine->target = comm->device.runtime->target;
 	mine->max_ctas = comm->max_ctas;
-	mine->algo = comm->asked_algo;
+	own_cpus(&mine->cpus);
 	mine->device = comm->device.info;
 	const char *blocking = mrw_env_foreign("CUDA_LAUNCH_BLOCKING");
-	mine->device.shared = mine->target == MARROW_TARGET_CUDA && blocking && strcmp(blocking, "1") == 0;
+	mine->device.shared = comm->device.runtime->target == MARROW_TARGET_CUDA && blocking && strcmp(blocking, "1") == 0;
 }
 
 static bool same_process(const struct introduction *a, const struct introduction *b)
@@ -230,29 +256,43 @@ static bool same_device(const struct introduction *a, const struct introduction 
 	return memcmp(a->device.uuid, b->device.uuid, sizeof a->device.uuid) == 0;
 }
 
-static const char *target_name(uint32_t target)
+static enum marrow_status compare_terms(const struct marrow_comm *comm, const struct mrw_terms *all)
 {
-	return target == MARROW_TARGET_CUDA ? "cuda" : "host";
+	uint32_t rank;
+	enum mrw_term term;
+	char text[MRW_ERROR_TEXT_BYTES];
+	if (!mrw_terms_differ(all, comm->nranks, &rank, &term))
+		return MARROW_SUCCESS;
+	mrw_terms_text(&all[rank], &all[0], term, mrw_boot_name(comm->boot, rank), mrw_boot_name(comm->boot, 0), text, sizeof text);
+	return mrw_fail(MARROW_MISMATCH, "%s", text);
+}
+
+/* A table that one rank refuses, because its machine is another one perhaps, is used by none. */
+static void drop_refused(struct marrow_comm *comm, struct introduction *all)
+{
+	uint32_t first = 0;
+	while (first < comm->nranks && !all[first].refused)
+		first++;
+	if (first == comm->nranks)
+		return;
+	if (comm->tuning)
+		mrw_log(MRW_LOG_WARN, "MARROW_TUNING: %s refused its table (see its warning): no rank of this communicator uses one", mrw_boot_name(comm->boot, first));
+	free(comm->tuning);
+	comm->tuning = NULL;
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		all[r].terms.value[MRW_TERM_TUNING] = 0;
 }
 
 /* Everything in which ranks must agree; every rank reaches the same verdict. */
-static enum marrow_status compare(const struct marrow_comm *comm, const struct introduction *all)
+static enum marrow_status compare(struct marrow_comm *comm, struct introduction *all)
 {
-	for (uint32_t r = 1; r < comm->nranks; r++) {
-		if (all[r].wire_version != all[0].wire_version || all[r].library_version != all[0].library_version)
-			return mrw_fail(MARROW_MISMATCH, "%s runs library version %u (wire %u), %s %u (wire %u): install one version everywhere",
-					mrw_boot_name(comm->boot, 0), all[0].library_version, all[0].wire_version,
-					mrw_boot_name(comm->boot, r), all[r].library_version, all[r].wire_version);
-		if (all[r].target != all[0].target)
-			return mrw_fail(MARROW_MISMATCH, "%s uses the %s target, %s the %s target: set MARROW_TARGET or config.target alike",
-					mrw_boot_name(comm->boot, 0), target_name(all[0].target), mrw_boot_name(comm->boot, r),
-					target_name(all[r].target));
-		if (all[r].algo != all[0].algo)
-			return mrw_fail(MARROW_MISMATCH, "%s forces another algorithm than %s: set MARROW_ALGO or config.algo alike",
-					mrw_boot_name(comm->boot, 0), mrw_boot_name(comm->boot, r));
-	}
+	struct mrw_terms terms[MRW_MAX_RANKS];
 	if (comm->nranks > MRW_MAX_RANKS)
 		return mrw_fail(MARROW_UNSUPPORTED, "%u ranks: at most %u", comm->nranks, MRW_MAX_RANKS);
+	drop_refused(comm, all);
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		terms[r] = all[r].terms;
+	MRW_TRY(compare_terms(comm, terms));
 	for (uint32_t r = 0; r < comm->nranks; r++)
 		for (uint32_t q = 0; q < r; q++)
 			if (all[r].device.shared && same_process(&all[q], &all[r]))
@@ -296,6 +336,20 @@ static uint32_t agree_channels(const struct marrow_comm *comm, const struct intr
 		asked = asked || all[r].max_ctas;
 	}
 	return cap ? cap : 1;
+}
+
+/* CPUs that ranks of a host may run on, all together; of the host that has the fewest. */
+static uint32_t least_cores(const struct marrow_comm *comm, const struct introduction *all)
+{
+	int least = CPU_SETSIZE;
+	for (uint32_t r = 0; r < comm->nranks; r++) {
+		cpu_set_t cpus = all[r].cpus;
+		for (uint32_t q = 0; q < comm->nranks; q++)
+			if (same_host(&all[q], &all[r]))
+				CPU_OR(&cpus, &cpus, &all[q].cpus);
+		least = CPU_COUNT(&cpus) < least ? CPU_COUNT(&cpus) : least;
+	}
+	return least > 0 ? (uint32_t)least : 1;
 }
 
 /* All ranks come to this failure by the same exchange. Slower ones are still in it: this one's hanging up is no news to them. */
@@ -380,9 +434,27 @@ static enum marrow_status map_peers(struct marrow_comm *comm, const struct intro
 	return MARROW_SUCCESS;
 }
 
+/* What this rank made of what all said. */
+static struct mrw_terms outcome(const struct marrow_comm *comm)
+{
+	const struct mrw_layout *l = &comm->args.layout;
+	const uint64_t parts[] = {l->bytes, l->slots, l->near_slots, l->cells, l->units, l->chunk_bytes, l->lines, l->lanes, l->lane_units,
+				  l->lane_chunk_bytes, l->outbox}; /* what decides all the rest */
+	struct mrw_terms t;
+	memset(&t, 0, sizeof t);
+	t.value[MRW_TERM_CHANNELS] = comm->channel_cap;
+	t.value[MRW_TERM_HOSTS] = comm->hosts;
+	t.value[MRW_TERM_RANKS_A_HOST] = comm->reach.per_host;
+	t.value[MRW_TERM_WAYS] = comm->reach.rails ? 1 : comm->reach.ring ? 2 : 0;
+	t.value[MRW_TERM_NICS] = comm->network ? mrw_network_nics(comm->network) : 0;
+	t.value[MRW_TERM_LAYOUT] = mrw_terms_digest(0, parts, sizeof parts);
+	return t;
+}
+
 static enum marrow_status share_memory(struct marrow_comm *comm, const struct introduction *all)
 {
 	struct offer mine, offers[MRW_MAX_RANKS];
+	struct mrw_terms terms[MRW_MAX_RANKS];
 	int fds[MRW_MAX_RANKS];
 	struct mrw_device *d = &comm->device;
 	for (uint32_t r = 0; r < comm->nranks; r++)
@@ -390,7 +462,13 @@ static enum marrow_status share_memory(struct marrow_comm *comm, const struct in
 	memset(&mine, 0, sizeof mine);
 	mine.status = d->runtime->arena_new(d, comm->args.layout.bytes, &comm->arena);
 	mine.arena = comm->arena;
+	mine.terms = outcome(comm);
 	MRW_TRY(mrw_boot_allgather(comm->boot, &mine, offers, sizeof mine));
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		terms[r] = offers[r].terms;
+	enum marrow_status status = compare_terms(comm, terms);
+	if (status != MARROW_SUCCESS)
+		return fail_together(comm, status);
 	if (mine.status != MARROW_SUCCESS)
 		return fail_together(comm, (enum marrow_status)mine.status);
 	for (uint32_t r = 0; r < comm->nranks; r++)
@@ -399,7 +477,7 @@ static enum marrow_status share_memory(struct marrow_comm *comm, const struct in
 							    "message", mrw_boot_name(comm->boot, r),
 							    (unsigned long long)comm->args.layout.bytes));
 	/* Ranks of one process map each other's memory in place: nobody may leave, and free it, before all are past this. */
-	enum marrow_status status = agree(comm, swap_fds(comm, all, fds), "pass its memory to its peers");
+	status = agree(comm, swap_fds(comm, all, fds), "pass its memory to its peers");
 	if (status == MARROW_SUCCESS)
 		status = agree(comm, map_peers(comm, all, offers, fds), "map its peers' memory");
 	for (uint32_t r = 0; r < comm->nranks; r++)
@@ -466,21 +544,38 @@ static enum marrow_status place_ranks(struct marrow_comm *comm, const struct int
 	return MARROW_SUCCESS;
 }
 
-/* Channels whose parts of the arena are not too small to be of use: many ranks get fewer. */
-static struct mrw_layout make_layout(struct marrow_comm *comm, uint64_t budget)
-{
-	struct mrw_layout l = mrw_reach_layout(&comm->reach, comm->channel_cap, budget);
-	while (comm->channel_cap > 1 && (l.units < 32 || l.units < 4 * l.cells || l.chunk_bytes < 512)) {
-		comm->channel_cap /= 2;
-		l = mrw_reach_layout(&comm->reach, comm->channel_cap, budget);
-	}
-	return l;
-}
-
 static bool keep_waiting(void *p)
 {
 	(void)p;
 	return true;
+}
+
+/* The last exchange of init: proof that all ranks will choose alike. */
+static enum marrow_status conclude(struct marrow_comm *comm)
+{
+	struct conclusion mine, all[MRW_MAX_RANKS];
+	struct mrw_terms terms[MRW_MAX_RANKS];
+	memset(&mine, 0, sizeof mine);
+	mine.terms = outcome(comm);
+	for (int lines = 0; lines < 2; lines++) { /* what is chosen in either case */
+		comm->lines = lines;
+		uint64_t digest = mrw_choice_prepare(comm, comm->tuning);
+		mine.terms.value[MRW_TERM_CHOICES] = mrw_terms_digest(mine.terms.value[MRW_TERM_CHOICES], &digest, sizeof digest);
+	}
+	mine.whole = comm->args.layout.lines > 0 && comm->page->torn == 0;
+	MRW_TRY(mrw_boot_allgather(comm->boot, &mine, all, sizeof mine));
+	comm->lines = true;
+	for (uint32_t r = 0; r < comm->nranks; r++) {
+		comm->lines = comm->lines && all[r].whole;
+		terms[r] = all[r].terms;
+	}
+	if (!comm->lines && comm->args.layout.lines > 0 && comm->rank == 0)
+		mrw_log(MRW_LOG_WARN, "lines of %u bytes do not arrive whole, or not in time, between these ranks: middle-sized messages take other ways",
+			MRW_LINE_BYTES);
+	mrw_choice_prepare(comm, comm->tuning);
+	mrw_choice_tell_all(comm);
+	enum marrow_status status = compare_terms(comm, terms);
+	return status == MARROW_SUCCESS ? status : fail_together(comm, status);
 }
 
 /* Every peer path, with data. */
@@ -499,23 +594,14 @@ static enum marrow_status prove(struct marrow_comm *comm)
 	if (status == MARROW_SUCCESS)
 		status = mrw_comm_look(comm, false);
 	MRW_TRY(agree(comm, status, "prove its paths to its peers"));
-	uint32_t whole = args.layout.lines > 0 && comm->page->torn == 0, all[MRW_MAX_RANKS];
-	MRW_TRY(mrw_boot_allgather(comm->boot, &whole, all, sizeof whole));
-	comm->lines = true;
-	for (uint32_t r = 0; r < comm->nranks; r++)
-		comm->lines = comm->lines && all[r];
-	if (!comm->lines && args.layout.lines > 0 && comm->rank == 0)
-		mrw_log(MRW_LOG_WARN, "lines of %u bytes do not arrive whole, or not in time, between these ranks: middle-sized messages take other ways",
-			MRW_LINE_BYTES);
-	return MARROW_SUCCESS;
+	return conclude(comm);
 }
 
 /* Polls before a waiting thread of the host target yields: none when ranks outnumber cores, and some two microseconds else, since two
  * ranks may share a core all the same. */
-static uint32_t spin_limit(uint32_t nranks)
+static uint32_t spin_limit(const struct marrow_comm *comm)
 {
-	long cores = sysconf(_SC_NPROCESSORS_ONLN);
-	return cores > 0 && (uint32_t)cores >= nranks ? 64 : 0;
+	return comm->cores >= comm->nranks ? 64 : 0;
 }
 
 static void host_watch(void *p, uint32_t peer)
@@ -553,8 +639,9 @@ static enum marrow_status join(struct marrow_comm *comm)
 	if (comm->hosts > 1)
 		MRW_TRY_GOTO(load_spanning(comm, all));
 	comm->channel_cap = agree_channels(comm, all);
-	comm->args.layout = make_layout(comm, host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
-	comm->args.spin_limit = spin_limit(comm->nranks);
+	comm->cores = least_cores(comm, all);
+	comm->args.layout = mrw_reach_fit(&comm->reach, &comm->channel_cap, host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
+	comm->args.spin_limit = spin_limit(comm);
 	if (host) {
 		comm->args.watch = host_watch;
 		comm->args.watch_arg = comm;
@@ -575,6 +662,8 @@ static enum marrow_status join(struct marrow_comm *comm)
 	MRW_TRY_GOTO(prove(comm));
 fail:
 	free(all);
+	free(comm->tuning);
+	comm->tuning = NULL;
 	return status;
 }
 
@@ -599,6 +688,7 @@ enum marrow_status mrw_comm_build(struct marrow_comm *comm)
 	comm->args.nranks = comm->nranks;
 	comm->args.deadline_ns = (comm->timeout_ms ? comm->timeout_ms : MRW_DEFAULT_WAIT_MS) * 1000000;
 	comm->args.note_ns = MRW_NOTE_NS;
+	comm->tells = mrw_log_topic_enabled(MRW_TOPIC_SELECT);
 	comm->channel_cap = comm->max_ctas ? comm->max_ctas : MRW_MAX_CHANNELS; /* of one rank; join() agrees on another */
 	if (comm->nranks > 1)
 		MRW_TRY_GOTO(join(comm));

@@ -39,6 +39,7 @@ struct mrw_init {
 	char host_id[128];
 	char ifname[64];
 	char nics[256];
+	char tuning[512];            /* MARROW_TUNING: a path, "" none */
 	enum marrow_target target;
 	struct marrow_comm *parent;  /* split, shrink: NULL else; it may be gone by the end of a group: see parent_generation */
 	uint64_t parent_generation;
@@ -70,6 +71,11 @@ struct marrow_comm {
 	struct mrw_reach reach;      /* more than one rank: who is a peer */
 	struct mrw_args args;        /* the constant part of every launch */
 	bool lines;                   /* lines (device/line.h) arrive whole between all ranks */
+	struct mrw_tuning *tuning;   /* while init runs */
+	struct mrw_choices choices;  /* more than one rank */
+	bool tells;                  /* the topic select is on */
+	uint64_t told[MRW_FUNC_COUNT][MRW_ALGO_COUNT]; /* what was told of it: bit c - 1: over c channels */
+	uint32_t cores;              /* that ranks of a host may run on, of the host that has the fewest */
 	uint32_t channel_cap;
 	uint32_t max_ctas;
 	int32_t asked_algo;        /* at init: decides who is whose peer; enum mrw_algo, -1: none */

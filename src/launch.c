@@ -1,7 +1,8 @@
 /* launch.c - from a public call to a launch: check, plan, describe, go. */
-#include "comm.h"
+#include "choice.h"
 
 #include "base/log.h"
+#include "collectives/schedule.h"
 #include "collectives/tree.h"
 
 #include <stdio.h>
@@ -266,13 +267,9 @@ static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, con
 	if (func != MRW_FUNC_REDUCE || root == comm->rank)
 		MRW_TRY(mrw_check_buffer(comm, func, "recv", recv, recv_bytes));
 
-	struct mrw_select_input in = {func, comm->device.runtime->target, block, comm->nranks, comm->args.layout,
-				      comm->network ? mrw_network_nics(comm->network) : 0, comm->channel_cap, comm->lines, comm->forced_algo,
-				      comm->forced_channels};
-	struct mrw_plan chosen = mrw_select(&in);
-	if (mrw_log_topic_enabled(MRW_TOPIC_SELECT))
-		mrw_log_note(MRW_TOPIC_SELECT, "select: %s %llu bytes: %s, %u channels, chunk %u, lag %u (%s)", mrw_func_name(func),
-			(unsigned long long)block, mrw_algo_name(chosen.algo), chosen.channels, chosen.chunk_bytes, chosen.lag, chosen.reason);
+	struct mrw_plan chosen = mrw_comm_choose(comm, func, block);
+	if (comm->tells)
+		mrw_choice_tell(comm, func, block, &chosen);
 	memset(task, 0, offsetof(struct mrw_task, args));
 	task->list = NULL;
 	task->listed = 0;

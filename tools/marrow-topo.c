@@ -1,8 +1,8 @@
-/* marrow-topo - shows a machine's devices, how they are joined, and what Marrow makes of it: NICs, rails, rings, trees. */
+/* marrow-topo - shows a machine's devices, how they are joined, and what Marrow makes of it: NICs, rails, rings, trees, times. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "topo_print.h"
+#include "topo_cost.h"
 
 enum form { PEOPLE, JSON, TEXT, NCCL, SVG };
 
@@ -15,7 +15,7 @@ static const char usage[] =
 	"  --text      the machine in the text form that FILE may have\n"
 	"  --nccl      the machine as NCCL's XML (NCCL_TOPO_FILE)\n"
 	"  --gpus      only these GPUs, in this order, by the numbers in their names or by name\n"
-	"  --hosts     rails and trees over so many hosts of this kind (1 to 65536)\n";
+	"  --hosts     rails, trees and times over so many hosts of this kind (1 to 65536)\n";
 
 struct options {
 	enum form form;
@@ -97,6 +97,7 @@ int main(int argc, char **argv)
 	struct options options = {.hosts = 1};
 	struct mrw_topo *topo = calloc(1, sizeof *topo);
 	struct topo_answers *answers = calloc(1, sizeof *answers);
+	static struct topo_costs costs;
 	int status = 1;
 
 	if (argc == 2 && strcmp(argv[1], "--help") == 0) {
@@ -120,6 +121,8 @@ int main(int argc, char **argv)
 	mrw_topo_pair_nics(topo, &answers->pairing);
 	mrw_topo_rails(topo, &answers->pairing, &answers->rails);
 	mrw_topo_find_rings(topo, &answers->rings);
+	topo_make_costs(answers, &costs);
+	answers->costs = &costs;
 	switch (options.form) {
 	case PEOPLE:
 		topo_print_people(answers, stdout);

@@ -1,4 +1,5 @@
-#include "topo_print.h"
+#include "topo_cost.h"
+#include "collectives/select.h"
 
 /* Text is bytes of unknown encoding: what is not ASCII is written as Latin-1. */
 static void string(FILE *file, const char *text)
@@ -242,6 +243,35 @@ static void print_trees(const struct topo_answers *a, FILE *file)
 	fputs("]", file);
 }
 
+/* Null where there is but one rank. */
+static void print_costs(const struct topo_costs *c, FILE *file)
+{
+	fputs(",\n\"predicted\": ", file);
+	if (c->shape.nranks == 0) {
+		fputs("null", file);
+		return;
+	}
+	fprintf(file, "{\"ranks\": %u, \"hosts\": %u, \"target\": \"%s\"", c->shape.nranks, c->shape.hosts,
+		c->shape.target == MARROW_TARGET_CUDA ? "cuda" : "host");
+	number_field(file, "link_mb_s", (int64_t)c->link_mb_s, 0);
+	number_field(file, "nic_mb_s", (int64_t)c->nic_mb_s, 0);
+	text_field(file, "figures", c->figures.source);
+	begin_list(file, "times");
+	for (uint32_t f = 0; f < TOPO_COST_FUNCS; f++)
+		for (uint32_t b = 0; b < TOPO_COST_SIZES; b++) {
+			next(file, f + b);
+			fprintf(file, "{\"function\": \"%s\", \"bytes\": %llu, \"algo\": \"%s\", \"us\": %.3f}", mrw_tuning_func_name(c->funcs[f]),
+				(unsigned long long)c->bytes[b], mrw_algo_name(c->times[f][b].algo), c->times[f][b].us);
+		}
+	fputs("]", file);
+	begin_list(file, "notes");
+	for (uint32_t i = 0; i < c->nnotes; i++) {
+		next(file, i);
+		string(file, c->notes[i]);
+	}
+	fputs("]}", file);
+}
+
 void topo_print_json(const struct topo_answers *a, FILE *file)
 {
 	fprintf(file, "{\"host_count\": %u", a->hosts);
@@ -252,6 +282,7 @@ void topo_print_json(const struct topo_answers *a, FILE *file)
 	print_paths(a->topo, file);
 	print_choices(a, file);
 	print_trees(a, file);
+	print_costs(a->costs, file);
 	begin_list(file, "notes");
 	for (uint32_t i = 0; i < a->topo->nnotes; i++) {
 		next(file, i);

@@ -1,6 +1,7 @@
 #include <string.h>
 
-#include "topo_print.h"
+#include "topo_cost.h"
+#include "collectives/select.h"
 
 enum { MOST_COLUMNS = 40, MOST_PARENTS = 64 };
 
@@ -195,6 +196,42 @@ static void print_trees(const char *what, uint32_t n, FILE *file)
 	}
 }
 
+static void print_size(uint64_t bytes, FILE *file)
+{
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
+	uint32_t u = 0;
+	for (; bytes >= 1024; u++)
+		bytes /= 1024;
+	fprintf(file, "  %5u %-4s", (uint32_t)bytes, units[u]);
+}
+
+/* A line a size, by the larger buffer. */
+static void print_costs(const struct topo_costs *c, FILE *file)
+{
+	if (c->shape.nranks == 0)
+		return;
+	fprintf(file, "\npredicted, microseconds: %u ranks", c->shape.nranks);
+	if (c->shape.hosts > 1)
+		fprintf(file, " on %u hosts", c->shape.hosts);
+	if (c->link_mb_s > 0)
+		fprintf(file, ", %.1f GB/s from each to all others of its host", c->link_mb_s / 1000.);
+	if (c->nic_mb_s > 0)
+		fprintf(file, ", %.1f GB/s from each into the network", c->nic_mb_s / 1000.);
+	fprintf(file, "\n  %10s", "");
+	for (uint32_t f = 0; f < TOPO_COST_FUNCS; f++)
+		fprintf(file, "  %-18s", mrw_tuning_func_name(c->funcs[f]));
+	fputc('\n', file);
+	for (uint32_t b = 0; b < TOPO_COST_SIZES; b++) {
+		print_size(c->bytes[b], file);
+		for (uint32_t f = 0; f < TOPO_COST_FUNCS; f++)
+			fprintf(file, "  %9.*f %-8s", c->times[f][b].us < 100 ? 1 : 0, c->times[f][b].us, mrw_algo_name(c->times[f][b].algo));
+		fputc('\n', file);
+	}
+	fprintf(file, "  figures: %s\n", c->figures.source);
+	for (uint32_t i = 0; i < c->nnotes; i++)
+		fprintf(file, "  %s\n", c->notes[i]);
+}
+
 void topo_print_people(const struct topo_answers *a, FILE *file)
 {
 	const struct mrw_topo *topo = a->topo;
@@ -213,6 +250,7 @@ void topo_print_people(const struct topo_answers *a, FILE *file)
 	}
 	if (a->hosts > 1)
 		print_trees("hosts", a->hosts, file);
+	print_costs(a->costs, file);
 	if (topo->nnotes > 0)
 		fprintf(file, "\nnotes:\n");
 	for (uint32_t i = 0; i < topo->nnotes; i++)

@@ -4,6 +4,8 @@
 
 #include "topo/topo.h"
 
+struct topo_costs;
+
 /* A machine with everything chosen on it. */
 struct topo_answers {
 	const struct mrw_topo *topo;
@@ -11,10 +13,12 @@ struct topo_answers {
 	struct mrw_topo_pairing pairing;
 	struct mrw_topo_rails rails;
 	struct mrw_topo_rings rings;
+	const struct topo_costs *costs; /* topo_cost.h */
 };
 
 void topo_print_people(const struct topo_answers *answers, FILE *file);
-/* One object: host_count, cpus[] bridges[] gpus[] nics[] nvswitches[] links[] paths[] pairs[] rails[] rings[] trees[] notes[]. Devices go
+/* One object: host_count, cpus[] bridges[] gpus[] nics[] nvswitches[] links[] paths[] pairs[] rails[] rings[] trees[] predicted{ranks hosts link_mb_s nic_mb_s
+ * figures times[{function bytes algo us}] notes[]} notes[]. Devices go
  * by name; widths are MB/s, one direction, null where unknown. */
 void topo_print_json(const struct topo_answers *answers, FILE *file);
 

@@ -58,6 +58,7 @@ struct marrow_comm_properties {
 	char nic[64];              /* the devices used, with commas; "" without one */
 	uint32_t rails;            /* 1: along rails: messages to other hosts go to the ranks with this one's number there, reductions run host by
 				      host (types.h) */
+	char machine[128];         /* what a calibration table (MARROW_TUNING) must name */
 };
 
 /* Version of the library: compare with MARROW_VERSION. */
@@ -112,6 +113,21 @@ MARROW_API enum marrow_status marrow_comm_rank(const struct marrow_comm *comm, u
 MARROW_API enum marrow_status marrow_comm_count(const struct marrow_comm *comm, uint32_t *nranks);
 MARROW_API enum marrow_status marrow_comm_device(const struct marrow_comm *comm, int32_t *device);
 MARROW_API enum marrow_status marrow_comm_get_properties(const struct marrow_comm *comm, struct marrow_comm_properties *properties);
+
+/* How a call would be carried, and why; all ranks would say the same. Nothing is sent. */
+struct marrow_choice {
+	size_t size;               /* set by the caller to sizeof(struct marrow_choice) */
+	const char *algo;          /* as in config.algo; "local" where one rank is alone. Static text, like reason */
+	const char *reason;
+	uint32_t channels;
+	uint32_t chunk_bytes;      /* 0: not in chunks */
+	uint64_t predicted_ns;     /* by the cost model, of calls in a row; 0: it does not say */
+};
+/* function: "all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier", "reduce" or "reduce_scatter_v" (count: of the largest block);
+ * count and type as in the call. Other functions are made of transfers between pairs: there is nothing to choose, MARROW_INVALID_ARGUMENT.
+ * Any thread, while comm is live. */
+MARROW_API enum marrow_status marrow_comm_explain(const struct marrow_comm *comm, const char *function, size_t count, enum marrow_type type,
+						  struct marrow_choice *choice);
 
 /* Waits until this rank's operations are done and (several hosts) its NIC has sent all of them, and says goodbye to the peers. After it only destroy is allowed. Local: does
  * not wait for other ranks beyond the operations in flight. Graph replays are not known to the library: they must be over,

@@ -14,6 +14,7 @@
 	X(TARGET, "MARROW_TARGET", STRING, "auto", 0, 0, "where protocol code runs: auto, host or cuda") \
 	X(TIMEOUT_MS, "MARROW_TIMEOUT_MS", INT, "0", 0, 1LL << 40, "deadline of init and of every device wait; 0: 5 min for init, 30 min for waits") \
 	X(ALGO, "MARROW_ALGO", STRING, "", 0, 0, "force an algorithm where it applies: oneshot, lines, twoshot, bulk (over several hosts: no rails), railshot, rail (over several hosts: rails), ring, tree, treeshot (several hosts only; tree: packets or chunks by size)") \
+	X(TUNING, "MARROW_TUNING", STRING, "", 0, 0, "calibration table of this machine (perf programs: --calibrate); the same file for all ranks. Default: the cost model") \
 	X(MAX_CTAS, "MARROW_MAX_CTAS", INT, "0", 0, 64, "most CUDA blocks (channels) a collective uses; 0: by occupancy") \
 	X(SOCKET_IFNAME, "MARROW_SOCKET_IFNAME", STRING, "", 0, 0, "interface of the bootstrap sockets: prefix, or =exact") \
 	X(NICS, "MARROW_NICS", STRING, "", 0, 0, "RDMA devices for ranks on other hosts (mlx5_0,mlx5_1), taken in turns; default: all with an active port, on GPUs the nearest") \

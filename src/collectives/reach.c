@@ -110,6 +110,16 @@ struct mrw_layout mrw_reach_layout(const struct mrw_reach *reach, uint32_t chann
 	return mrw_layout_rails(reach->hosts, reach->per_host, channels, staging_budget);
 }
 
+struct mrw_layout mrw_reach_fit(const struct mrw_reach *reach, uint32_t *channels, uint64_t staging_budget)
+{
+	struct mrw_layout l = mrw_reach_layout(reach, *channels, staging_budget);
+	while (*channels > 1 && (l.units < 32 || l.units < 4 * l.cells || l.chunk_bytes < 512)) {
+		*channels /= 2;
+		l = mrw_reach_layout(reach, *channels, staging_budget);
+	}
+	return l;
+}
+
 /* b is a's right neighbour. */
 static bool follows(const struct mrw_reach *reach, uint32_t a, uint32_t b)
 {

@@ -28,6 +28,8 @@ struct mrw_reach {
  * peers gets that. */
 struct mrw_reach mrw_reach_of(uint32_t nranks, const uint32_t *host, int32_t forced_algo);
 struct mrw_layout mrw_reach_layout(const struct mrw_reach *reach, uint32_t channels, uint64_t staging_budget);
+/* The same with *channels made fewer until their parts of the arena are not too small to be of use. */
+struct mrw_layout mrw_reach_fit(const struct mrw_reach *reach, uint32_t *channels, uint64_t staging_budget);
 /* What lies between two ranks, as in far.h. */
 bool mrw_reach_is_peer(const struct mrw_reach *reach, uint32_t rank, uint32_t peer);
 /* Slot of peer in rank's arena. In trees a rank's children, if it has any, are the first: sums want them side by side. */

@@ -1,4 +1,4 @@
-/* select.c - thresholds come from measurement (two H200s; a 2-core host); ARCHITECTURE.md has the table. */
+/* select.c - the choices of a communicator, made from model and table, and the plan of a call. */
 #include "select.h"
 #include "tree.h"
 
@@ -102,32 +102,6 @@ bool mrw_select_can(const struct mrw_select_input *in, enum mrw_algo algo)
 	return packet_units(in, algo) <= units_room(in, algo) * channels_max(in);
 }
 
-/* Up to these sizes an algorithm wins. */
-static uint64_t oneshot_limit(const struct mrw_select_input *in)
-{
-	if (in->target == MARROW_TARGET_HOST)
-		return in->nranks > 2 ? 1024 : 512;
-	if (in->func == MRW_FUNC_ALL_REDUCE && in->lines)
-		return (64u << 10) / (in->nranks - 1);
-	if ((in->func == MRW_FUNC_ALL_REDUCE || in->func == MRW_FUNC_REDUCE) && in->nranks > 2)
-		return (128u << 10) / (in->nranks - 1);
-	return 1u << 20;
-}
-
-static uint64_t lines_limit(const struct mrw_select_input *in)
-{
-	if (in->target == MARROW_TARGET_HOST)
-		return 0;
-	return in->nranks > 2 ? (256u << 10) / (in->nranks - 1) : 2u << 20;
-}
-
-/* Two steps, but everything once to each host: against five rounds of chunks it wins up to so many bytes on its way (two hosts of two). */
-static uint64_t railshot_limit(const struct mrw_select_input *in)
-{
-	uint64_t limit = 8192u / (in->layout.cells - 1);
-	return limit > 1024 ? limit : 1024;
-}
-
 /* One message an edge and direction, against rounds of chunks. Taken over from rails of two hosts: where packets stop to win in trees has not been
  * measured. */
 static uint64_t treeshot_limit(void)
@@ -135,10 +109,14 @@ static uint64_t treeshot_limit(void)
 	return 8192;
 }
 
-static uint64_t twoshot_limit(const struct mrw_select_input *in)
-{
-	return in->target == MARROW_TARGET_HOST ? 0 : 512u << 10;
-}
+static const char *const reasons[MRW_ALGO_COUNT] = {
+	[MRW_ALGO_ONESHOT] = "small: one exchange of packets",
+	[MRW_ALGO_LINES] = "middle: one exchange of lines",
+	[MRW_ALGO_TWOSHOT] = "middle: shares as packets",
+	[MRW_ALGO_BULK] = "large: chunks through staging",
+	[MRW_ALGO_RAILSHOT] = "small: packets within the host, then along the rail",
+	[MRW_ALGO_RAIL] = "large: chunks within the host and along the rail",
+};
 
 static enum mrw_algo choose(const struct mrw_select_input *in, const char **reason)
 {
@@ -166,29 +144,98 @@ static enum mrw_algo choose(const struct mrw_select_input *in, const char **reas
 		*reason = "large: chunks in trees";
 		return MRW_ALGO_TREE;
 	}
-	if (on_rails(in)) {
-		bool small = in->bytes <= railshot_limit(in) && mrw_select_can(in, MRW_ALGO_RAILSHOT);
-		if (in->bytes == 0 || in->func == MRW_FUNC_BARRIER || small) {
-			*reason = "small: packets within the host, then along the rail";
-			return MRW_ALGO_RAILSHOT;
+	enum mrw_algo algo = on_rails(in) ? MRW_ALGO_RAIL : MRW_ALGO_BULK; /* what carries all that has bytes */
+	if (in->bytes == 0 || in->func == MRW_FUNC_BARRIER) {
+		algo = on_rails(in) ? MRW_ALGO_RAILSHOT : MRW_ALGO_ONESHOT;
+		*reason = reasons[algo];
+		return algo;
+	}
+	const struct mrw_choice *rows = in->choices ? in->choices->rows[in->func] : NULL;
+	for (uint32_t i = 0; rows && i < in->choices->count[in->func]; i++)
+		if (in->bytes <= rows[i].most && mrw_select_can(in, rows[i].algo)) {
+			*reason = rows[i].measured ? "measured: MARROW_TUNING" : reasons[rows[i].algo];
+			return rows[i].algo;
 		}
-		*reason = "large: chunks within the host and along the rail";
-		return MRW_ALGO_RAIL;
+	*reason = reasons[algo];
+	return algo;
+}
+
+/* The first one that was measured to be best at that size; else the quickest by the model of those about which no measurement speaks. */
+static enum mrw_algo quickest(const struct mrw_select_input *in, const struct mrw_cost_shape *shape)
+{
+	const struct mrw_cost_figures *figures = mrw_cost_figures_of(shape->target);
+	enum mrw_algo best = on_rails(in) ? MRW_ALGO_RAIL : MRW_ALGO_BULK;
+	double least = mrw_cost_ns(figures, shape, in->func, in->bytes, best);
+	for (uint32_t a = MRW_ALGO_ONESHOT; a < MRW_ALGO_COUNT; a++) {
+		enum mrw_algo algo = (enum mrw_algo)a;
+		uint64_t most = mrw_cost_most(shape, in->func, algo);
+		if (in->bytes > most || !mrw_select_can(in, algo))
+			continue;
+		if (most < UINT64_MAX)
+			return algo;
+		double ns = mrw_cost_ns(figures, shape, in->func, in->bytes, algo);
+		if (ns < least) {
+			best = algo;
+			least = ns;
+		}
 	}
-	if (in->bytes == 0 || in->func == MRW_FUNC_BARRIER || (in->bytes <= oneshot_limit(in) && mrw_select_can(in, MRW_ALGO_ONESHOT))) {
-		*reason = "small: one exchange of packets";
-		return MRW_ALGO_ONESHOT;
+	return best;
+}
+
+/* Ranges of bytes with one quickest algorithm each. What changes twice within a half octave is not seen. */
+static uint32_t by_model(struct mrw_choice *rows, struct mrw_select_input *in, const struct mrw_cost_shape *shape)
+{
+	const uint64_t end = 1ull << 40; /* what is quickest there is so beyond */
+	uint64_t from = 1;
+	for (uint32_t count = 0;; count++) {
+		struct mrw_choice *row = &rows[count];
+		uint64_t same = from, other = 0;
+		in->bytes = from;
+		row->algo = quickest(in, shape);
+		row->measured = false;
+		row->most = UINT64_MAX;
+		for (uint64_t at = from + from / 2 + 1; at <= end && other == 0; at += at / 2) {
+			in->bytes = at;
+			if (quickest(in, shape) == row->algo)
+				same = at;
+			else
+				other = at;
+		}
+		if (other == 0 || count + 1 == MRW_TUNING_ROWS_A_CALL)
+			return count + 1;
+		while (other - same > 1) {
+			in->bytes = same + (other - same) / 2;
+			if (quickest(in, shape) == row->algo)
+				same = in->bytes;
+			else
+				other = in->bytes;
+		}
+		row->most = same;
+		from = other;
 	}
-	if (in->bytes <= lines_limit(in) && mrw_select_can(in, MRW_ALGO_LINES)) {
-		*reason = "middle: one exchange of lines";
-		return MRW_ALGO_LINES;
+}
+
+void mrw_select_prepare(struct mrw_choices *choices, const struct mrw_select_input *in, const struct mrw_cost_shape *shape,
+			const struct mrw_tuning *tuning)
+{
+	struct mrw_tuning_shape key = {shape->nranks, shape->hosts, shape->per_host,
+				       shape->ring ? MRW_PEERS_RING : shape->rails ? MRW_PEERS_RAILS : MRW_PEERS_ALL};
+	struct mrw_select_input probe = *in;
+	memset(choices, 0, sizeof *choices);
+	probe.forced_algo = -1;
+	probe.forced_channels = 0;
+	probe.lines = shape->lines;
+	for (uint32_t f = 0; f < MRW_FUNC_COUNT && !in->layout.ring && !in->layout.tree; f++) {
+		struct mrw_choice *rows = choices->rows[f];
+		uint32_t count = 0;
+		const struct mrw_tuning_row *measured = tuning ? mrw_tuning_rows(tuning, &key, (enum mrw_func)f, &count) : NULL;
+		probe.func = (enum mrw_func)f;
+		for (uint32_t i = 0; i < count; i++)
+			rows[i] = (struct mrw_choice){measured[i].most, measured[i].algo, true};
+		if (count == 0 && f != MRW_FUNC_BARRIER)
+			count = by_model(rows, &probe, shape);
+		choices->count[f] = count;
 	}
-	if (in->bytes <= twoshot_limit(in) && mrw_select_can(in, MRW_ALGO_TWOSHOT)) {
-		*reason = "middle: shares as packets";
-		return MRW_ALGO_TWOSHOT;
-	}
-	*reason = "large: chunks through staging";
-	return MRW_ALGO_BULK;
 }
 
 static uint32_t at_most(uint64_t value, uint32_t limit)

@@ -2,10 +2,25 @@
 #ifndef MRW_SELECT_H
 #define MRW_SELECT_H
 
+#include "cost.h"
 #include "device/args.h"
 #include "device/kernels.h"
+#include "tuning.h"
 
 #include <marrow/types.h>
+
+/* Up to most bytes that algorithm, where it can carry the call, else the next. */
+struct mrw_choice {
+	uint64_t most;
+	enum mrw_algo algo;
+	bool measured;             /* from a calibration table */
+};
+
+/* What a communicator's calls are carried by: made once, for a call must not pay for the model. */
+struct mrw_choices {
+	uint32_t count[MRW_FUNC_COUNT];
+	struct mrw_choice rows[MRW_FUNC_COUNT][MRW_TUNING_ROWS_A_CALL];
+};
 
 struct mrw_select_input {
 	enum mrw_func func;
@@ -18,6 +33,7 @@ struct mrw_select_input {
 	bool lines;                /* lines arrive whole between all ranks */
 	int32_t forced_algo;       /* enum mrw_algo, taken where it can carry the call; -1: none */
 	uint32_t forced_channels;  /* 0: none (tests) */
+	const struct mrw_choices *choices; /* NULL: one rank, or what is not forced goes in chunks */
 };
 
 struct mrw_plan {
@@ -33,6 +49,10 @@ struct mrw_plan {
 /* True if algo can carry the call at all. */
 bool mrw_select_can(const struct mrw_select_input *in, enum mrw_algo algo);
 struct mrw_plan mrw_select(const struct mrw_select_input *in);
+/* What is quickest by the cost model for every function and size; above it stand the rows of a calibration table that fit the shape
+ * (tuning NULL: none). Of in, func, bytes, choices and what is forced do not count. */
+void mrw_select_prepare(struct mrw_choices *choices, const struct mrw_select_input *in, const struct mrw_cost_shape *shape,
+			const struct mrw_tuning *tuning);
 /* Largest all-reduce that one shot of packets can carry. */
 uint64_t mrw_oneshot_max_bytes(const struct mrw_layout *layout, uint32_t channel_cap);
 const char *mrw_algo_name(enum mrw_algo algo);

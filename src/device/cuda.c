@@ -6,6 +6,7 @@
 #include "mrw_build.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <time.h>
 
 static bool cuda_present(void)
@@ -154,6 +155,7 @@ static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int
 		(void)cudaGetLastError();
 		d->info.bus[0] = 0;
 	}
+	snprintf(d->name, sizeof d->name, "%.64s, %d SMs", properties.name, properties.multiProcessorCount);
 	TRY_CUDA(cudaFree(NULL)); /* the primary context */
 	if (!mrw_cuda_driver())
 		return mrw_fail(MARROW_UNSUPPORTED, "the CUDA driver lacks virtual memory management; a driver of CUDA 12 or later is needed");

@@ -32,6 +32,7 @@ struct mrw_device_info {
 struct mrw_device {
 	const struct mrw_runtime *runtime;
 	struct mrw_device_info info;
+	char name[96];             /* cuda: the GPU and its size, for calibration tables */
 	/* host target */
 	uint32_t team_size;        /* threads a team; 1 but in tests */
 	bool parallel_channels;    /* run channels at once; only in tests */

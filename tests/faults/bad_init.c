@@ -204,10 +204,22 @@ static void disagreements(void)
 		check_inits("different hosts", all, MAX, 1);
 		id = new_id();
 		for (uint32_t r = 0; r < MAX; r++)
-			all[r] = (struct attempt){.nranks = MAX, .rank = r, .id = &id, .want = MARROW_MISMATCH, .words = "rank 0|rank 1|algorithm|MARROW_ALGO",
-				.config = config_of(20000, NULL, r == 1 ? "bulk" : "oneshot")};
+			all[r] = (struct attempt){.nranks = MAX, .rank = r, .id = &id, .want = MARROW_MISMATCH, .words = "rank 4 (|has MARROW_ALGO=bulk|rank 0 (|has MARROW_ALGO=oneshot: set",
+				.config = config_of(20000, NULL, r == 4 ? "bulk" : "oneshot")};
 		check_inits("different algorithms", all, MAX, 1);
 	}
+	id = new_id();
+	for (uint32_t r = 0; r < MAX; r++)
+		all[r] = (struct attempt){.nranks = MAX, .rank = r, .id = &id, .want = MARROW_MISMATCH, .words = "rank 3 (|has MARROW_ALGO=ring|rank 0 (|has no MARROW_ALGO: set",
+			.config = config_of(20000, NULL, r >= 3 ? "ring" : NULL)};
+	check_inits("an algorithm on some ranks", all, MAX, 1);
+	/* A limit of each rank's own: the least counts, and that all came to the same is proved at the end. */
+	id = new_id();
+	for (uint32_t r = 0; r < MAX; r++) {
+		all[r] = (struct attempt){.nranks = MAX, .rank = r, .id = &id, .want = MARROW_SUCCESS, .words = "", .config = config_of(20000, NULL, NULL)};
+		all[r].config.max_ctas = r % 3 * (r + 1);
+	}
+	check_inits("different limits", all, MAX, 1);
 	id = new_id();
 	for (uint32_t r = 0; r < MAX; r++)
 		all[r] = (struct attempt){.nranks = MAX, .rank = r, .id = &id, .want = MARROW_SUCCESS, .words = "",
@@ -329,6 +341,8 @@ static void no_such_interface(void *p)
 
 static void environment(void)
 {
+	static char far_path[600];
+	memset(far_path, 'x', sizeof far_path - 1);
 	static struct setting settings[] = {
 		{.name = "MARROW_TIMEOUT_MS", .value = "abc", .words = "MARROW_TIMEOUT_MS=abc|decimal|0 to"},
 		{.name = "MARROW_TIMEOUT_MS", .value = "-1", .words = "MARROW_TIMEOUT_MS=-1|0 to"},
@@ -345,6 +359,8 @@ static void environment(void)
 		{.name = "MARROW_ROOT", .value = "nowhere", .words = "\"nowhere\"|host:port", .by_env = true,
 		 .more = {"MARROW_NRANKS", "2", "MARROW_RANK", "0"}},
 		{.name = "RANK", .value = "x", .words = "RANK|\"x\"|number", .by_env = true},
+		{.name = "MARROW_TUNING", .value = far_path, .words = "MARROW_TUNING is longer than 511"},
+		{.name = "MARROW_TUNING", .value = "/nowhere", .warning = ""}, /* one rank has nothing to choose */
 		{.name = "MARROW_TIMEUOT_MS", .value = "1", .warning = "warn|MARROW_TIMEUOT_MS|no effect"},
 		{.name = "MARROW_TIMEOUT_MS", .value = "", .warning = ""},
 		{.name = "MARROW_MAX_CTAS", .value = "64", .warning = ""},

@@ -185,6 +185,23 @@ static void wrong_queries(struct marrow_comm *c)
 	expect_status("properties too large", marrow_comm_get_properties(c, &p), MARROW_INVALID_ARGUMENT, NULL, "properties->size");
 	p.size = sizeof p;
 	FINE(marrow_comm_get_properties(c, &p));
+	expect_true("the machine has a name", p.machine[0] && strlen(p.machine) < sizeof p.machine);
+
+	struct marrow_choice choice = {.size = sizeof choice};
+	expect_status("explain", marrow_comm_explain(c, "all_reduce", 1, MARROW_FLOAT32, NULL), MARROW_INVALID_ARGUMENT, NULL, "marrow_comm_explain|NULL");
+	expect_status("explain", marrow_comm_explain(c, "send", 1, MARROW_FLOAT32, &choice), MARROW_INVALID_ARGUMENT, NULL, "\"send\"|all_reduce|transfers");
+	expect_status("explain", marrow_comm_explain(c, NULL, 1, MARROW_FLOAT32, &choice), MARROW_INVALID_ARGUMENT, NULL, "all_reduce");
+	expect_status("explain", marrow_comm_explain(c, "reduce", 1, (enum marrow_type)99, &choice), MARROW_INVALID_ARGUMENT, NULL, "type 99");
+	expect_status("explain", marrow_comm_explain(c, "reduce", SIZE_MAX, MARROW_INT8, &choice), MARROW_INVALID_ARGUMENT, NULL, "2^63");
+	choice.size++;
+	expect_status("explain", marrow_comm_explain(c, "reduce", 1, MARROW_INT8, &choice), MARROW_INVALID_ARGUMENT, NULL, "choice->size");
+	choice.size = sizeof choice;
+	for (size_t count = 0; count < (size_t)1 << 40; count = count * 5 + 1) {
+		FINE(marrow_comm_explain(c, "all_gather", count, MARROW_INT8, &choice));
+		bool chunks = strcmp(choice.algo, "bulk") == 0 || strcmp(choice.algo, "rail") == 0 || strcmp(choice.algo, "ring") == 0;
+		expect_true("explained", choice.algo[0] && choice.reason[0] && choice.channels >= 1 && choice.channels <= p.channel_cap &&
+			    (choice.predicted_ns > 0) == (p.nranks > 1) && chunks == (choice.chunk_bytes > 0));
+	}
 }
 
 /* Buffers that the target cannot reach. */

@@ -141,7 +141,7 @@ static void refusals(struct world_rank *self)
 	/* Only ranks of its color are concerned. */
 	status = marrow_comm_split(all, self->rank < 2 ? 4 : 0, 0, &child, wrong ? &algo : &good);
 	expect_status("different algorithms", status, self->rank < 2 ? MARROW_MISMATCH : MARROW_SUCCESS, NULL,
-		      self->rank < 2 ? "color 4|forces another algorithm" : NULL);
+		      self->rank < 2 ? "color 4|rank 1 (|has MARROW_ALGO=bulk|rank 0 (|no MARROW_ALGO" : NULL);
 	if (self->rank >= 2)
 		use(self, "the other color", child, &g, 12);
 	leave(self, child);

@@ -20,12 +20,17 @@ SCHEDULE = "src/collectives/schedule.h"
 SELECT = "src/collectives/select.c"
 REDUCE_PACKETS = "src/collectives/reduce_packets.h"
 REDUCE_BULK = "src/collectives/reduce_bulk.h"
+SUM = "src/collectives/sum.h"
+ADD = "src/collectives/add.h"
 QUICK = "src/collectives/reduce_quick.h"
 LINES = "src/collectives/reduce_lines.h"
 LINE_HOST = "src/device/line_host.h"
 RUN = "src/collectives/run_host.h"
 MOVE_BULK = "src/collectives/move_bulk.h"
 LAUNCH = "src/launch.c"
+COMM = "src/comm.c"
+TERMS = "src/terms.c"
+TUNING = "src/collectives/tuning.c"
 POST = "src/proxyless/post.h"
 FAR = "src/device/far.h"
 SEND = "src/device/send.h"
@@ -128,7 +133,7 @@ MUTANTS = [
     # Data.
     Mutant("the tail of a chunk is not copied", [(COPY, "\tif (at < bytes)\n\t\tmrw_store_part(dst + at,", "\tif (bytes == 0)\n\t\tmrw_store_part(dst + at,")],
            ["random teams"]),
-    Mutant("the tail of a chunk is not reduced", [(REDUCE_BULK, "\tif (at < s.bytes)\n\t\tmrw_sum_one(", "\tif (s.bytes == 0)\n\t\tmrw_sum_one(")], ["random"]),
+    Mutant("the tail of a chunk is not reduced", [(ADD, "\tif (at < s.bytes)\n\t\tmrw_sum_one(", "\tif (s.bytes == 0)\n\t\tmrw_sum_one(")], ["random"]),
     Mutant("a partial unit loses a byte", [(PACKET, "mrw_store_part(p, v, (uint32_t)left);", "mrw_store_part(p, v, (uint32_t)left - 1);")], ["random"]),
     Mutant("packets are added in another order", [(REDUCE_PACKETS, "for (uint32_t p = 0; p < a->nranks; p++) {\n\t\tuint32_t payload[2]",
                                                    "for (uint32_t n = 0, p = a->nranks - 1; n < a->nranks; n++, p--) {\n\t\tuint32_t payload[2]"),
@@ -149,13 +154,13 @@ MUTANTS = [
            [(LINES, "for (uint32_t p = 0; p < a->nranks; p++) {\n\t\tuint32_t part", "for (uint32_t n = 0, p = a->rank; n < a->nranks; n++, p = p + 1 < a->nranks ? p + 1 : 0) {\n\t\tuint32_t part"),
             (LINES, "part[k][u], p == 0);", "part[k][u], n == 0);")], ["random 3"]),
     Mutant("the scrub forgets lines", [(OPERATION, "l->channels && l->lines > 0; c++)", "l->channels && c > c; c++)")], ["stale flags"]),
-    Mutant("chunks are added in another order", [(REDUCE_BULK, "return r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, r) * s.stride;",
+    Mutant("chunks are added in another order", [(SUM, "return r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, r) * s.stride;",
                                                   "return s.nranks - 1 - r == s.rank ? s.own : s.staged + mrw_writer_slot(s.rank, s.nranks - 1 - r) * s.stride;")],
            ["random 3"]),
     Mutant("packets are averaged without the division", [(REDUCE_PACKETS, "average ? mrw_divide(acc[e], nranks) : acc[e]", "acc[e]")], ["random"]),
-    Mutant("chunks are averaged without the division", [(REDUCE_BULK, "average ? mrw_divide(acc[k][e], nranks) : acc[k][e]", "acc[k][e]")], ["random teams"]),
+    Mutant("chunks are averaged without the division", [(ADD, "average ? mrw_divide(acc[k][e], nranks) : acc[k][e]", "acc[k][e]")], ["random teams"]),
     Mutant("runs are averaged without the division", [(RUN, "acc[e] = mrw_divide(acc[e], s.divisor);", "acc[e] = acc[e] + 0;")], ["random"]),
-    Mutant("odd vectors are averaged without the division", [(REDUCE_BULK, "s.average ? mrw_divide(acc[e], s.divisor) : acc[e]", "acc[e]")], ["random"]),
+    Mutant("odd vectors are averaged without the division", [(ADD, "s.average ? mrw_divide(acc[e], s.divisor) : acc[e]", "acc[e]")], ["random"]),
     Mutant("small integers are divided before they wrap", [(REDUCE, "return (int32_t)(int8_t)x / (int32_t)nranks;", "return x / (int32_t)nranks;")], ["random"]),
     Mutant("NaNs keep their payload", [(REDUCE, "w[i] = MRW_IS_NAN(x) ? 0x7fc00000u : mrw_bits_from_f32(x);", "w[i] = mrw_bits_from_f32(x);")], ["random"]),
     Mutant("one rank keeps its NaNs", [(LAUNCH, "chosen.algo == MRW_ALGO_LOCAL && !a->scaled && !(reduces && is_float((uint32_t)type));", "chosen.algo == MRW_ALGO_LOCAL && !a->scaled;")],
@@ -164,7 +169,7 @@ MUTANTS = [
     Mutant("min ignores NaNs", [(REDUCE, "return x < r || MRW_IS_NAN(x) ? x : r;", "return x < r ? x : r;")], ["random"]),
     Mutant("premulsum forgets its own packets", [(REDUCE_PACKETS, "\tif (a->scaled)\n\t\tmrw_scale(payload, 2, scalar);", "\tif (a->scaled && block.offset != a->rank * a->share_bytes)\n\t\tmrw_scale(payload, 2, scalar);")],
            ["random"]),
-    Mutant("premulsum forgets its own chunks", [(REDUCE_BULK, "if (r == s.rank && s.scaled)", "if (r != s.rank && s.scaled)")], ["random"]),
+    Mutant("premulsum forgets its own chunks", [(ADD, "if (r == s.rank && s.scaled)", "if (r != s.rank && s.scaled)")], ["random"]),
 
     # Faults.
     Mutant("another call at the end goes unnoticed", [(FLAG, "if (hash != a->call.hash) {", "if (hash == 0) {")], ["mismatch"]),
@@ -253,8 +258,8 @@ MUTANTS = [
     Mutant("hosts' sums are averaged twice", [(REDUCE_RAILSHOT, "mrw_unit_narrow(acc, false, 1, sum);", "mrw_unit_narrow(acc, a->average != 0, a->far->per_host, sum);")], ["rails"]),
     Mutant("packets leave before the team has put them", [(REDUCE_RAILSHOT, "if (!mrw_team_any(team, !ok)) /* the outbox is full */", "if (ok)")], ["rails teams"]),
     Mutant("packets of an all-gather leave before the team has put them",
-           [(MOVE_RAILSHOT, "\tmrw_team_sync(team);\n\treturn mrw_railshot_post(mrw_team_high(team), team->size, channel, a, seq, r.count) && mrw_railshot_relay",
-             "\treturn mrw_railshot_post(mrw_team_high(team), team->size, channel, a, seq, r.count) && mrw_railshot_relay")], ["rails teams"]),
+           [(MOVE_RAILSHOT, "\tmrw_team_sync(team);\n\treturn mrw_railshot_post(mrw_team_high(team), team->size, channel, a, seq, r.count);\n}\n\nMRW_DEV_CALL bool mrw_railshot_all_gather",
+             "\treturn mrw_railshot_post(mrw_team_high(team), team->size, channel, a, seq, r.count);\n}\n\nMRW_DEV_CALL bool mrw_railshot_all_gather")], ["rails teams"]),
     Mutant("a barrier does not wait for its host", [(MOVE_RAILSHOT, "if (!mrw_railshot_take(channel, a, seq, mrw_rail_rank(a, a->far->host, mrw_rail_local(a, q)), 0, got))",
                                                      "if (channel > 0 && !mrw_railshot_take(channel, a, seq, mrw_rail_rank(a, a->far->host, mrw_rail_local(a, q)), 0, got))")],
            ["rails barrier"]),
@@ -330,8 +335,8 @@ MUTANTS = [
     # Rooted and uneven reductions.
     Mutant("a reduce's senders keep their results", [(REDUCE_BULK, "\tif (mrw_is_sender(a))\n\t\ts.out =", "\tif (mrw_is_sender(a) && a->nranks == 0)\n\t\ts.out =")],
            ["random 3"]),
-    Mutant("a reduce's root collects what is on its way", [(REDUCE_BULK, "if (collects && t >= 2 * lag && t - 2 * lag < chunks)\n\t\t\tmrw_bulk_collect(team, channel, a, round, t - 2 * lag);",
-                                                           "if (collects && t >= 2 * lag && t - 2 * lag < chunks)\n\t\t\tmrw_bulk_collect(team, channel, a, round + (a->call.func == MRW_FUNC_REDUCE), t - 2 * lag);")],
+    Mutant("a reduce's root collects what is on its way", [(REDUCE_BULK, "if (collects && t >= 2 * lag && t - 2 * lag < chunks)\n\t\tmrw_bulk_collect(team, channel, a, round, t - 2 * lag);",
+                                                           "if (collects && t >= 2 * lag && t - 2 * lag < chunks)\n\t\tmrw_bulk_collect(team, channel, a, round + (a->call.func == MRW_FUNC_REDUCE), t - 2 * lag);")],
            ["tsan 3", "random 3"]),
     Mutant("a reduce's last round is left out", [(SCHEDULE, "(mrw_has_root(func) && nranks > 2) ? 2 : 1;", "(func == MRW_FUNC_BROADCAST && nranks > 2) ? 2 : 1;")],
            ["schedule", "random 3"]),
@@ -353,4 +358,21 @@ MUTANTS = [
     Mutant("who is left out is not compared", [("src/boot_root.c", "if (without_of(hello) != boot->without)", "if (without_of(hello) == ~0ull)")],
            ["shrink"]),
     Mutant("the root does not go on listening", [("src/boot_setup.c", "MRW_TRY_GOTO(listen_again(&setup));", "")], ["shrink"]),
+
+    # What ranks agree on.
+    Mutant("an algorithm that only some ranks ask for passes", [(COMM, "\tmine->terms.value[MRW_TERM_ALGO] = (uint64_t)(int64_t)comm->forced_algo;\n", "")],
+           ["split"]),
+    Mutant("a rank's own limit of channels counts", [(COMM, "if (all[r].max_ctas && (all", "if (r == comm->rank && all[r].max_ctas && (all")],
+           ["lifetimes"]),
+    Mutant("the last rank's terms are not looked at", [(TERMS, "*rank < nranks; (*rank)++", "*rank + 1 < nranks; (*rank)++")], ["terms"]),
+
+    # Choices.
+    Mutant("a measured row ends one byte early", [(SELECT, "if (in->bytes <= rows[i].most && mrw", "if (in->bytes < rows[i].most && mrw")], ["select"]),
+    Mutant("a calibration table is not followed", [(SELECT, "if (count == 0 && f != MRW_FUNC_BARRIER)", "if (f != MRW_FUNC_BARRIER)")], ["select"]),
+    Mutant("a table of another machine is taken", [(TUNING, "if (r->machine && strcmp(r->tuning->machine, r->machine) != 0)", "if (!r->tuning->machine[0])")],
+           ["tuning"]),
+    Mutant("rows of a table may go down", [(TUNING, "if (same == 0 && row->most <= t->rows[i].most)", "if (same == 0 && row->most == t->rows[i].most)")],
+           ["tuning"]),
+    Mutant("a rank's bytes within the host are those of one peer", [("src/collectives/cost.c", "return w->blocks ? peers * w->bytes :", "return w->blocks ? w->bytes :")],
+           ["cost"]),
 ]

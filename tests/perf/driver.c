@@ -94,8 +94,11 @@ static int open_and_run(struct perf_run *run)
 		snprintf(options->ignored + used, sizeof options->ignored - used, " -G %u", options->graph_launches);
 		options->graph_launches = 0;
 	}
-	library_open_marrow(&run->libraries[0], run->cuda ? MARROW_TARGET_CUDA : MARROW_TARGET_HOST, options->timeout_s);
+	enum marrow_target target = run->cuda ? MARROW_TARGET_CUDA : MARROW_TARGET_HOST;
+	library_open_marrow(&run->libraries[0], target, options->timeout_s, NULL);
 	run->nlibraries = 1;
+	for (uint32_t a = 0; a < options->nalgos; a++)
+		library_open_marrow(&run->libraries[run->nlibraries++], target, options->timeout_s, options->algos[a]);
 	if (options->compare_path) {
 		if (!library_open_nccl(&run->libraries[1], options->compare_path)) {
 			meeting_fail(&run->meeting);

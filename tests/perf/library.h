@@ -6,6 +6,7 @@
 #include <marrow/marrow.h>
 #include <stdbool.h>
 
+struct perf_library;
 enum { LIBRARY_ID_BYTES = 128 };
 
 /* PERF_SENDRECV: to the next rank, from the one before. */
@@ -24,9 +25,10 @@ struct perf_call {
 
 struct perf_library {
 	char name[64];
+	const char *algo;      /* forced by its communicators; NULL: none */
 	bool (*make_id)(unsigned char *id);
 	/* Within a group *comm is ready at its end. id NULL: from the launcher's variables. */
-	bool (*init_rank)(void **comm, uint32_t nranks, const unsigned char *id, uint32_t rank);
+	bool (*init_rank)(const struct perf_library *self, void **comm, uint32_t nranks, const unsigned char *id, uint32_t rank);
 	bool (*group_start)(void);
 	bool (*group_end)(void);
 	bool (*call)(const struct perf_call *call);
@@ -34,12 +36,15 @@ struct perf_library {
 	void (*drop_op)(int op, void *comm);
 	/* Ranks of each host if sums are made host by host (<marrow/types.h>), 0: in rank order. */
 	uint32_t (*ranks_a_host)(void *comm);
+	/* Can algo carry the call? NULL: unknown. count as in the call. */
+	bool (*carries)(const struct perf_library *self, void *comm, enum perf_kind kind, size_t count, enum marrow_type type);
 	bool (*healthy)(void *comm);
 	void (*abort)(void *comm); /* destroys too */
 	void (*destroy)(void *comm);
 };
 
-void library_open_marrow(struct perf_library *library, enum marrow_target target, uint32_t timeout_s);
+/* algo: NULL, or forced; static text. */
+void library_open_marrow(struct perf_library *library, enum marrow_target target, uint32_t timeout_s, const char *algo);
 bool library_open_nccl(struct perf_library *library, const char *path);
 
 #endif

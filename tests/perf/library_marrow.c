@@ -22,15 +22,17 @@ static bool make_id(unsigned char *id)
 	return true;
 }
 
-static bool init_rank(void **comm, uint32_t nranks, const unsigned char *id, uint32_t rank)
+static bool init_rank(const struct perf_library *self, void **comm, uint32_t nranks, const unsigned char *id, uint32_t rank)
 {
 	struct marrow_comm **made = (struct marrow_comm **)comm;
 	struct marrow_unique_id unique;
+	struct marrow_config own = config;
 
+	own.algo = self->algo;
 	if (!id)
-		return good(marrow_comm_init_env(made, &config), "marrow_comm_init_env", NULL);
+		return good(marrow_comm_init_env(made, &own), "marrow_comm_init_env", NULL);
 	memcpy(unique.bytes, id, LIBRARY_ID_BYTES);
-	return good(marrow_comm_init(made, nranks, &unique, rank, &config), "marrow_comm_init", NULL);
+	return good(marrow_comm_init(made, nranks, &unique, rank, &own), "marrow_comm_init", NULL);
 }
 
 static bool group_start(void)
@@ -108,6 +110,16 @@ static uint32_t ranks_a_host(void *comm)
 	return good(marrow_comm_get_properties(comm, &p), "marrow_comm_get_properties", comm) && p.rails ? p.ranks_on_host : 0;
 }
 
+static bool carries(const struct perf_library *self, void *comm, enum perf_kind kind, size_t count, enum marrow_type type)
+{
+	static const char *const functions[] = {[PERF_ALL_REDUCE] = "all_reduce", [PERF_ALL_GATHER] = "all_gather", [PERF_BROADCAST] = "broadcast",
+						[PERF_REDUCE_SCATTER] = "reduce_scatter", [PERF_REDUCE] = "reduce"};
+	struct marrow_choice choice = {.size = sizeof choice};
+	return kind < sizeof functions / sizeof *functions && functions[kind] &&
+	       good(marrow_comm_explain(comm, functions[kind], count, type, &choice), "marrow_comm_explain", comm) &&
+	       strcmp(choice.algo, self->algo) == 0;
+}
+
 static bool healthy(void *comm)
 {
 	enum marrow_status error = MARROW_SUCCESS;
@@ -126,10 +138,14 @@ static void abort_comm(void *comm)
 	destroy(comm);
 }
 
-void library_open_marrow(struct perf_library *library, enum marrow_target target, uint32_t timeout_s)
+void library_open_marrow(struct perf_library *library, enum marrow_target target, uint32_t timeout_s, const char *algo)
 {
 	config.target = target;
 	config.timeout_ms = (uint64_t)timeout_s * 1000;
-	*library = (struct perf_library){ "marrow", make_id, init_rank, group_start, group_end, call, make_premulsum, drop_op,
-					  ranks_a_host, healthy, abort_comm, destroy };
+	*library = (struct perf_library){ .name = "marrow", .algo = algo, .make_id = make_id, .init_rank = init_rank, .group_start = group_start,
+					  .group_end = group_end, .call = call, .make_premulsum = make_premulsum, .drop_op = drop_op,
+					  .ranks_a_host = ranks_a_host, .carries = algo ? carries : NULL, .healthy = healthy, .abort = abort_comm,
+					  .destroy = destroy };
+	if (algo)
+		snprintf(library->name, sizeof library->name, "%s", algo);
 }

@@ -49,9 +49,10 @@ static bool make_id(unsigned char *id)
 	return true;
 }
 
-static bool init_rank(void **comm, uint32_t nranks, const unsigned char *id, uint32_t rank)
+static bool init_rank(const struct perf_library *self, void **comm, uint32_t nranks, const unsigned char *id, uint32_t rank)
 {
 	struct nccl_id unique;
+	(void)self;
 	memcpy(unique.bytes, id, sizeof unique.bytes);
 	return good(nccl.comm_init_rank(comm, (int)nranks, unique, (int)rank), "ncclCommInitRank");
 }
@@ -188,8 +189,9 @@ bool library_open_nccl(struct perf_library *library, const char *path)
 #undef FIND
 	if (!good(nccl.get_version(&version), "ncclGetVersion"))
 		return false;
-	*library = (struct perf_library){ "", make_id, init_rank, group_start, group_end, call, make_premulsum, drop_op,
-					  ranks_a_host, healthy, abort_comm, destroy };
+	*library = (struct perf_library){ .make_id = make_id, .init_rank = init_rank, .group_start = group_start, .group_end = group_end,
+					  .call = call, .make_premulsum = make_premulsum, .drop_op = drop_op, .ranks_a_host = ranks_a_host,
+					  .healthy = healthy, .abort = abort_comm, .destroy = destroy };
 	/* 2.8 and before: XYZZ, later XYYZZ. */
 	major = version >= 10000 ? version / 10000 : version / 1000;
 	snprintf(library->name, sizeof library->name, "nccl %d.%d.%d", major,

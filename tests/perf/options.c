@@ -22,7 +22,7 @@ const char *perf_op_name(uint32_t op)
 	return op_names[op];
 }
 
-enum { OPT_TARGET = 256, OPT_RANKS, OPT_PROCESSES, OPT_JSON, OPT_COMPARE, OPT_ROUNDS, OPT_SEED };
+enum { OPT_TARGET = 256, OPT_RANKS, OPT_PROCESSES, OPT_JSON, OPT_COMPARE, OPT_ROUNDS, OPT_SEED, OPT_ALGOS, OPT_PERCENTILE, OPT_CALIBRATE };
 
 static const struct option long_options[] = {
 	{ "nthreads", required_argument, NULL, 't' },
@@ -63,7 +63,10 @@ static const struct option long_options[] = {
 	{ "json", required_argument, NULL, OPT_JSON },
 	{ "compare", required_argument, NULL, OPT_COMPARE },
 	{ "rounds", required_argument, NULL, OPT_ROUNDS },
+	{ "percentile", required_argument, NULL, OPT_PERCENTILE },
 	{ "seed", required_argument, NULL, OPT_SEED },
+	{ "algos", required_argument, NULL, OPT_ALGOS },
+	{ "calibrate", required_argument, NULL, OPT_CALIBRATE },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -105,7 +108,12 @@ static const char help[] =
 	"  -y, --stream_null 0|1    use the default stream (0)\n"
 	"  -T, --timeout S          deadline of the library's waits (0: its default)\n"
 	"      --compare LIB        time another libnccl.so.2 in turn with this library; adds its time and ours/theirs\n"
-	"      --rounds N           timed loops a size, of which the median counts (1, with --compare 7)\n"
+	"      --algos A,B | all    time the library's algorithms, each forced, in turn with what it chooses; adds the best one's time and\n"
+	"                           chosen/best. One that cannot carry a call is left out\n"
+	"      --calibrate FILE     with --algos all: write which algorithm is the quickest at each size, for MARROW_TUNING=FILE. FILE may hold other\n"
+	"                           functions and shapes already. On an idle machine, from the first to the last size: -b 8 -e 64M -f 2\n"
+	"      --rounds N           timed loops a size, of which the median counts (1, with --compare or --algos 7)\n"
+	"      --percentile P       not the median of them but this one: a low one sees through what else the machine does (50)\n"
 	"Output\n"
 	"      --json FILE, -J FILE append one JSON object a measurement; p50 and p99 in us are of short batches\n"
 	"  -S, --report_timestamps 0|1  the time of day at the end of each line (0)\n"
@@ -181,6 +189,24 @@ static bool parse_target(const char *text, enum marrow_target *target)
 	return false;
 }
 
+/* The library says what is wrong with a name. */
+static bool parse_algos(struct perf_options *o, const char *text)
+{
+	static char all[] = "oneshot,lines,twoshot,bulk,railshot,rail,ring,treeshot,tree";
+	static char list[256];
+
+	if (strlen(text) >= sizeof list)
+		return false;
+	strcpy(list, strcmp(text, "all") == 0 ? all : text);
+	o->nalgos = 0;
+	for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
+		if (o->nalgos == sizeof o->algos / sizeof *o->algos)
+			return false;
+		o->algos[o->nalgos++] = word;
+	}
+	return o->nalgos > 0;
+}
+
 static bool ignore(struct perf_options *o, int flag, const char *value)
 {
 	size_t used = strlen(o->ignored);
@@ -229,6 +255,9 @@ static bool parse_flag(struct perf_options *o, int flag, const char *text)
 		good = parse_integer(text, 0, INT64_MAX, &value);
 		o->seed = (uint64_t)value;
 		return good;
+	case OPT_PERCENTILE: return parse_number(text, 0, 100, &o->percentile);
+	case OPT_ALGOS: return parse_algos(o, text);
+	case OPT_CALIBRATE: o->calibrate_path = text; return true;
 	case OPT_JSON: case 'J': o->json_path = text; return true;
 	case OPT_COMPARE: o->compare_path = text; return true;
 	case 'p': case 'R': case 'x': case 'D': case 'V': case 'I': case 'K': return ignore(o, flag, text);
@@ -246,8 +275,18 @@ static bool consistent(struct perf_options *o)
 		fprintf(stderr, "-G excludes -z and -y: a graph is captured from a stream of its own, without waits\n");
 		return false;
 	}
+	if (o->calibrate_path && o->nalgos == 0)
+		(void)parse_algos(o, "all");
+	if (o->calibrate_path && (o->type == OPTION_ALL || o->op == OPTION_ALL || o->cycles != 1 || o->root == OPTION_ALL)) {
+		fprintf(stderr, "--calibrate: one type, operation and root, once through all sizes\n");
+		return false;
+	}
+	if (o->compare_path && o->nalgos) {
+		fprintf(stderr, "--compare excludes --algos: one ratio a line\n");
+		return false;
+	}
 	if (o->rounds == 0)
-		o->rounds = o->compare_path ? 7 : 1;
+		o->rounds = o->compare_path || o->nalgos ? 7 : 1;
 	return true;
 }
 
@@ -257,7 +296,7 @@ bool options_parse(struct perf_options *options, int argc, char **argv, int *sta
 
 	*options = (struct perf_options){
 		.threads = 1, .ranks_per_thread = 1, .min_bytes = 32 << 20, .max_bytes = 32 << 20, .step_bytes = 1 << 20,
-		.step_factor = 1, .iterations = 20, .aggregate = 1, .warmup = 1, .cycles = 1, .check = 1, .average = 3,
+		.step_factor = 1, .iterations = 20, .aggregate = 1, .warmup = 1, .cycles = 1, .check = 1, .average = 3, .percentile = 50,
 		.type = MARROW_FLOAT32, .op = MARROW_SUM, .seed = 1,
 	};
 	*status = 2;

@@ -13,13 +13,15 @@ struct perf_options {
 	size_t min_bytes, max_bytes, step_bytes;
 	uint32_t step_factor;
 	uint32_t iterations, aggregate, warmup, cycles; /* cycles 0: for ever */
-	uint32_t check, graph_launches, blocking, average, unalign_elems, timeout_s, rounds;
+	uint32_t check, graph_launches, blocking, average, unalign_elems, timeout_s, rounds, percentile;
 	int type; /* enum marrow_type or OPTION_ALL */
 	int op;   /* index of perf_op_name() or OPTION_ALL */
 	int root; /* or OPTION_ALL */
 	bool null_stream, cpu_time, timestamps, memory_report;
 	uint64_t seed;
-	const char *json_path, *compare_path; /* NULL: none */
+	const char *json_path, *compare_path, *calibrate_path; /* NULL: none */
+	const char *algos[8];    /* each forced in turn, beside what the library chooses */
+	uint32_t nalgos;
 	char ignored[128]; /* flags given that mean nothing here */
 };
 

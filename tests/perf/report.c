@@ -1,5 +1,5 @@
 /* report.c - the table of nccl-tests, and one JSON object a measurement. */
-#include "run.h"
+#include "calibrate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@ struct perf_report {
 	struct perf_worker *worker;
 	bool prints;
 	FILE *json;
+	struct perf_calibration *calibration; /* NULL: none */
 	uint64_t wrong, measurements;
 	double bus_sum;
 };
@@ -67,20 +68,24 @@ static void print_settings(const struct perf_run *run)
 	if (o->blocking)
 		printf("# Blocking Enabled: %s\n", o->blocking == 1 ? "wait and barrier after each operation" :
 			o->blocking == 2 ? "wait after each operation" : "wait and barrier after each iteration, the barrier untimed");
-	if (run->nlibraries > 1)
-		printf("# Compared with: %s from %s; %u rounds in turn, medians; ratio is marrow's time over its\n",
-		       run->libraries[1].name, o->compare_path, o->rounds);
+	if (o->nalgos)
+		printf("# Compared with: each algorithm forced; %u rounds in turn, percentile %u; best is the quickest, ratio is the chosen one's time over its\n",
+		       o->rounds, o->percentile);
+	else if (run->nlibraries > 1)
+		printf("# Compared with: %s from %s; %u rounds in turn, percentile %u; ratio is marrow's time over its\n",
+		       run->libraries[1].name, o->compare_path, o->rounds, o->percentile);
 	printf("#\n# Using devices\n");
 }
 
 static void print_header(const struct perf_run *run)
 {
 	const char *time = run->options.cpu_time ? "cputime" : "time";
-	bool compares = run->nlibraries > 1;
-	const char *other = compares ? "    other  ratio" : "", *unit = compares ? "     (us)       " : "";
+	bool compares = run->nlibraries > 1, algos = run->options.nalgos > 0;
+	const char *other = algos ? "     best  ratio          " : compares ? "    other  ratio" : "";
+	const char *unit = algos ? "     (us)                 " : compares ? "     (us)       " : "";
 
 	printf("#\n# %10s  %12s  %8s  %6s  %6s           out-of-place         %*s              in-place          \n", "", "", "",
-	       "", "", compares ? 16 : 0, "");
+	       "", "", (int)strlen(other), "");
 	printf("# %10s  %12s  %8s  %6s  %6s  %7s  %6s  %6s  %6s%s  %7s  %6s  %6s  %6s%s%s\n", "size", "count", "type", "redop",
 	       "root", time, "algbw", "busbw", "#wrong", other, time, "algbw", "busbw", "#wrong", other,
 	       run->options.timestamps ? "            timestamp" : "");
@@ -105,7 +110,7 @@ struct perf_report *report_open(struct perf_worker *worker)
 	}
 	if (report->prints)
 		print_settings(worker->run);
-	if (!print_devices(report)) {
+	if (!print_devices(report) || (worker->run->options.calibrate_path && !calibration_open(worker, &report->calibration))) {
 		if (report->json)
 			fclose(report->json);
 		free(report);
@@ -159,6 +164,16 @@ static void write_json(const struct perf_report *report, const struct perf_test 
 		run->cuda ? "cuda" : "host", run->nranks);
 }
 
+/* The quickest algorithm; 0, what is chosen, if none could carry the call. */
+static uint32_t quickest(const struct perf_run *run, const struct perf_half *half)
+{
+	uint32_t best = 0;
+	for (uint32_t l = 1; l < run->nlibraries; l++)
+		if (half->times[l].us > 0 && (best == 0 || half->times[l].us < half->times[best].us))
+			best = l;
+	return best;
+}
+
 static void print_half(struct perf_report *report, const struct perf_test *test, const struct perf_half *half)
 {
 	const struct perf_run *run = report->worker->run;
@@ -166,6 +181,8 @@ static void print_half(struct perf_report *report, const struct perf_test *test,
 		printf("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A");
 		if (run->nlibraries > 1)
 			printf("  %7s  %5s", "N/A", "N/A");
+		if (run->options.nalgos)
+			printf("  %8s", "");
 		return;
 	}
 	double ours = half->times[0].us, algbw = bandwidth(test, ours), busbw = algbw * run->collective->bus_factor(run->nranks);
@@ -178,14 +195,18 @@ static void print_half(struct perf_report *report, const struct perf_test *test,
 	else
 		printf("  %6s", "N/A");
 	if (run->nlibraries > 1) {
-		double theirs = half->times[1].us;
+		uint32_t best = run->options.nalgos ? quickest(run, half) : 1;
+		double theirs = half->times[best].us;
 		print_number(theirs, 7);
 		printf("  %5.2f", theirs > 0 ? ours / theirs : 0);
+		if (run->options.nalgos)
+			printf("  %8s", run->libraries[best].name);
 	}
 	report->bus_sum += busbw;
 	report->measurements++;
 	for (uint32_t l = 0; report->json && l < run->nlibraries; l++)
-		write_json(report, test, half, l);
+		if (half->times[l].us >= 0)
+			write_json(report, test, half, l);
 }
 
 static void print_timestamp(void)
@@ -211,6 +232,8 @@ bool report_row(struct perf_report *report, const struct perf_test *test, const 
 	for (int in_place = 0; in_place < 2; in_place++) {
 		half.in_place = in_place != 0;
 		print_half(report, &half, &halves[in_place]);
+		if (report->calibration)
+			calibration_add(report->calibration, &half, &halves[in_place]);
 	}
 	if (run->options.timestamps)
 		print_timestamp();
@@ -232,6 +255,8 @@ bool report_close(struct perf_report *report, bool finished)
 	const struct perf_run *run = report->worker->run;
 	bool right = finished && report->wrong == 0;
 
+	if (!calibration_close(report->calibration, right))
+		right = false;
 	if (report->prints) {
 		printf("# %-20s : %llu %s\n", "Out of bounds values", (unsigned long long)report->wrong, right ? "OK" : "FAILED");
 		printf("# %-20s : %g \n", "Avg bus bandwidth",

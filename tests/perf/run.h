@@ -9,7 +9,7 @@
 #include "meeting.h"
 #include "options.h"
 
-enum { GUARD_BYTES = 4096, MAX_LIBRARIES = 2, MAX_RANKS = 4096 };
+enum { GUARD_BYTES = 4096, MAX_LIBRARIES = 11, MAX_RANKS = 4096 };
 
 /* In elements. The in-place factors are the distance per rank of send and recv from the start of the one buffer. */
 struct perf_layout {
@@ -93,7 +93,7 @@ bool memory_fill(const struct perf_run *run, void *memory, int byte, size_t byte
 
 /* timing.c */
 struct perf_time {
-	double us, p50, p99; /* an operation, over all ranks; p50, p99 < 0: not measured */
+	double us, p50, p99; /* an operation, over all ranks; < 0: not measured */
 };
 bool timing_measure(struct perf_worker *worker, const struct perf_test *test, struct perf_time *times);
 

@@ -190,17 +190,38 @@ static bool prepare(struct perf_worker *worker, uint32_t library, const struct p
 	return capture(worker, library, test) && launch(worker, library) && worker_wait(worker, library);
 }
 
+/* Of ascending values; between two of them their mean. */
+static double quantile(const double *values, uint32_t count, uint32_t percentile)
+{
+	uint32_t at = 2 * (count - 1) * percentile / 100;
+	return (values[at / 2] + values[(at + 1) / 2]) / 2;
+}
+
+/* False: that algorithm cannot carry this call. */
+static bool takes_part(const struct perf_worker *worker, uint32_t library, const struct perf_test *test)
+{
+	const struct perf_library *lib = &worker->run->libraries[library];
+	if (!worker->ranks[0].comms[library])
+		return false;
+	return !lib->carries || lib->carries(lib, worker->ranks[0].comms[library], worker->run->collective->kind, test->layout.count, test->type);
+}
+
 /* Libraries take turns, A B A B, so that what drifts meets them alike. */
 static bool measure(struct perf_worker *worker, const struct perf_test *test, struct perf_time *times, double *rounds)
 {
 	const struct perf_options *options = &worker->run->options;
 	uint32_t nlibraries = worker->run->nlibraries;
+	bool part[MAX_LIBRARIES];
 
-	for (uint32_t l = 0; l < nlibraries; l++)
-		if (!prepare(worker, l, test))
+	for (uint32_t l = 0; l < nlibraries; l++) {
+		part[l] = takes_part(worker, l, test);
+		if (part[l] && !prepare(worker, l, test))
 			return false;
+	}
 	for (uint32_t r = 0; r < options->rounds; r++)
 		for (uint32_t l = 0; l < nlibraries; l++) {
+			if (!part[l])
+				continue;
 			double *us = &rounds[l * options->rounds + r];
 			if (!time_loop(worker, l, test, us) ||
 			    !meeting_fold(&worker->run->meeting, worker->participant, us, (enum meeting_fold)options->average))
@@ -208,8 +229,12 @@ static bool measure(struct perf_worker *worker, const struct perf_test *test, st
 		}
 	for (uint32_t l = 0; l < nlibraries; l++) {
 		double *mine = rounds + l * options->rounds;
+		if (!part[l]) {
+			times[l] = (struct perf_time){ -1, -1, -1 };
+			continue;
+		}
 		qsort(mine, options->rounds, sizeof *mine, by_value);
-		times[l] = (struct perf_time){ (mine[(options->rounds - 1) / 2] + mine[options->rounds / 2]) / 2, -1, -1 };
+		times[l] = (struct perf_time){ quantile(mine, options->rounds, options->percentile), -1, -1 };
 		if (options->json_path && !options->blocking && !sample(worker, l, test, &times[l]))
 			return false;
 	}

@@ -98,7 +98,7 @@ static bool open_launched(struct perf_worker *worker)
 	struct perf_run *run = worker->run;
 	struct perf_rank *rank = &worker->ranks[0];
 
-	if (!run->libraries[0].init_rank(&rank->comms[0], 0, NULL, 0))
+	if (!run->libraries[0].init_rank(&run->libraries[0], &rank->comms[0], 0, NULL, 0))
 		return false;
 	if (marrow_comm_rank(rank->comms[0], &rank->rank) != MARROW_SUCCESS ||
 	    marrow_comm_count(rank->comms[0], &run->nranks) != MARROW_SUCCESS ||
@@ -123,11 +123,27 @@ static bool open_comms(struct perf_worker *worker, uint32_t library)
 	for (uint32_t i = 0; good && i < worker->nranks; i++) {
 		struct perf_rank *rank = &worker->ranks[i];
 		good = (!run->cuda || cuda_good(device_set(rank->device))) &&
-		       lib->init_rank(&rank->comms[library], run->nranks, all, rank->rank);
+		       lib->init_rank(lib, &rank->comms[library], run->nranks, all, rank->rank);
 	}
 	good = good && lib->group_end();
 	free(all);
 	return good;
+}
+
+/* Of an algorithm that ranks on so many hosts do not have there need be no communicator: the same on all. */
+static bool has_use(const struct perf_worker *worker, uint32_t library)
+{
+	const char *algo = worker->run->libraries[library].algo;
+	struct marrow_comm_properties p = { .size = sizeof p };
+
+	if (!algo || marrow_comm_get_properties(worker->ranks[0].comms[0], &p) != MARROW_SUCCESS)
+		return true;
+	if (p.nranks == 2 && strcmp(algo, "twoshot") == 0)
+		return false;
+	if (p.hosts == 1)
+		return strcmp(algo, "railshot") != 0 && strcmp(algo, "rail") != 0 && strcmp(algo, "ring") != 0 &&
+		       strncmp(algo, "tree", 4) != 0;
+	return strcmp(algo, "lines") != 0;
 }
 
 bool worker_open(struct perf_worker *worker)
@@ -157,7 +173,7 @@ bool worker_open(struct perf_worker *worker)
 		return false;
 	}
 	for (uint32_t i = run->launched ? 1 : 0; i < run->nlibraries; i++)
-		if (!open_comms(worker, i))
+		if ((i == 0 || has_use(worker, i)) && !open_comms(worker, i))
 			return false;
 	for (uint32_t i = 0; i < worker->nranks; i++)
 		if (!open_rank(run, &worker->ranks[i]))
@@ -204,7 +220,7 @@ bool worker_begin_op(struct perf_worker *worker, const struct perf_test *test)
 			struct perf_rank *rank = &worker->ranks[i];
 			uint64_t scalar = 0;
 			rank->ops[l] = (int)test->op;
-			if (!run->collective->reduces || test->op != PERF_PREMULSUM)
+			if (!run->collective->reduces || test->op != PERF_PREMULSUM || !rank->comms[l])
 				continue;
 			fill_scalar(&scalar, test->type, run->options.seed, rank->rank);
 			if (!run->libraries[l].make_premulsum(&rank->ops[l], &scalar, test->type, rank->comms[l]))
@@ -221,7 +237,8 @@ void worker_end_op(struct perf_worker *worker, const struct perf_test *test)
 		return;
 	for (uint32_t i = 0; i < worker->nranks; i++)
 		for (uint32_t l = 0; l < run->nlibraries; l++)
-			run->libraries[l].drop_op(worker->ranks[i].ops[l], worker->ranks[i].comms[l]);
+			if (worker->ranks[i].comms[l])
+				run->libraries[l].drop_op(worker->ranks[i].ops[l], worker->ranks[i].comms[l]);
 }
 
 void worker_buffers(const struct perf_worker *worker, const struct perf_rank *rank, const struct perf_test *test,

@@ -11,6 +11,26 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
+/* Choices for lines that do not and do arrive whole, of the layout at hand. */
+static struct mrw_choices choices[2];
+
+static struct mrw_cost_shape shape_of(const struct mrw_select_input *in, uint32_t hosts)
+{
+	struct mrw_cost_shape s = {.target = in->target, .nranks = in->nranks, .hosts = hosts, .per_host = in->nranks / hosts, .nics = in->nics,
+				   .channels = in->channel_cap, .cores = 2, .rails = in->layout.near_slots > 0, .ring = in->layout.ring};
+	return s;
+}
+
+static void prepare(struct mrw_select_input *in, uint32_t hosts, const struct mrw_tuning *tuning)
+{
+	struct mrw_cost_shape shape = shape_of(in, hosts);
+	for (int lines = 0; lines < 2 && in->nranks > 1; lines++) {
+		shape.lines = lines;
+		mrw_select_prepare(&choices[lines], in, &shape, tuning);
+	}
+	in->choices = &choices[in->lines];
+}
+
 static const uint32_t caps[] = {1, 2, 4, 7, 32, 64};
 static const uint32_t forced_channels[] = {0, 1, 3, 64, 1000};
 
@@ -80,6 +100,9 @@ static void check_lines(const struct mrw_select_input *in, const struct mrw_plan
 
 static void check(const struct mrw_select_input *in)
 {
+	struct mrw_select_input other = *in;
+	other.choices = &choices[in->lines];
+	in = &other;
 	struct mrw_plan p = mrw_select(in), again = mrw_select(in);
 	assert_memory_equal(&p, &again, sizeof p);
 	assert_non_null(p.reason);
@@ -121,8 +144,9 @@ static void check_sizes(struct mrw_select_input *in)
 }
 
 /* All functions, sizes and what can be forced, for one layout. */
-static void check_layout(struct mrw_select_input *in)
+static void check_layout(struct mrw_select_input *in, uint32_t hosts)
 {
+	prepare(in, hosts, NULL);
 	bool whole = in->nranks == 1 || (in->layout.near_slots == 0 && !in->layout.ring), one_host = in->layout.lines > 0;
 	uint32_t funcs = in->layout.tree ? MRW_FUNC_REDUCE + 1u : whole ? MRW_FUNC_COUNT : MRW_FUNC_BARRIER + 1u; /* the calls that get here */
 	for (uint32_t func = 0; func < funcs; func++)
@@ -148,7 +172,7 @@ static void every_plan_can_be_carried(void **state)
 				if (in.nranks > 1)
 					in.layout = mrw_layout_make(in.nranks, caps[c], target == MARROW_TARGET_HOST ? MRW_HOST_STAGING_BUDGET
 													    : MRW_STAGING_BUDGET);
-				check_layout(&in);
+				check_layout(&in, 1);
 			}
 }
 
@@ -166,11 +190,11 @@ static void every_plan_across_hosts_can_be_carried(void **state)
 				in.nranks = hosts * per_host;
 				in.layout = per_host > 1 ? mrw_layout_rails(hosts, per_host, in.channel_cap, MRW_HOST_STAGING_BUDGET)
 							 : mrw_layout_spanning(hosts, in.channel_cap, MRW_HOST_STAGING_BUDGET);
-				check_layout(&in);
+				check_layout(&in, hosts);
 				in.layout = mrw_layout_ring(in.nranks, in.channel_cap, MRW_HOST_STAGING_BUDGET);
-				check_layout(&in);
+				check_layout(&in, hosts);
 				in.layout = mrw_layout_tree(in.nranks, in.nranks > MRW_TREE_PEERS ? MRW_TREE_PEERS : in.nranks - 1, in.channel_cap, MRW_HOST_STAGING_BUDGET);
-				check_layout(&in);
+				check_layout(&in, hosts);
 			}
 }
 
@@ -187,6 +211,7 @@ static void every_nic_gets_a_channel(void **state)
 	in.forced_algo = -1;
 	in.layout = mrw_layout_rails(2, 2, 4, MRW_HOST_STAGING_BUDGET);
 	for (in.nics = 1; in.nics <= 4; in.nics++) {
+		prepare(&in, 2, NULL);
 		assert_int_equal(mrw_select(&in).algo, MRW_ALGO_RAIL);
 		assert_int_equal(mrw_select(&in).channels, in.nics);
 	}
@@ -203,6 +228,7 @@ static struct mrw_select_input all_reduce_of(uint64_t bytes, uint32_t nranks, in
 	in.layout = mrw_layout_make(nranks, 4, MRW_HOST_STAGING_BUDGET);
 	in.channel_cap = 4;
 	in.forced_algo = algo;
+	prepare(&in, 1, NULL);
 	return in;
 }
 
@@ -238,8 +264,179 @@ static void small_goes_by_packets_and_large_by_chunks(void **state)
 		in.bytes = 64 << 20;
 		assert_int_equal(mrw_select(&in).algo, MRW_ALGO_BULK);
 		in.target = MARROW_TARGET_CUDA;
+		prepare(&in, 1, NULL);
 		assert_int_equal(mrw_select(&in).algo, MRW_ALGO_BULK);
 	}
+}
+
+/* GPUs: what two H200s were measured to want, with more ranks as loads of a link. The sizes at which the choice changes, none by accident. */
+static enum mrw_algo on_gpus(const struct mrw_select_input *in)
+{
+	uint64_t peers = in->nranks - 1, oneshot = 1 << 20, lines = in->nranks > 2 ? (256 << 10) / peers : 2 << 20;
+	bool all_reduce = in->func == MRW_FUNC_ALL_REDUCE;
+	if (all_reduce && in->lines)
+		oneshot = (64 << 10) / peers;
+	else if ((all_reduce || in->func == MRW_FUNC_REDUCE) && in->nranks > 2)
+		oneshot = (128 << 10) / peers;
+	if (in->bytes <= oneshot && mrw_select_can(in, MRW_ALGO_ONESHOT))
+		return MRW_ALGO_ONESHOT;
+	if (in->bytes <= lines && mrw_select_can(in, MRW_ALGO_LINES))
+		return MRW_ALGO_LINES;
+	return in->bytes <= 512 << 10 && mrw_select_can(in, MRW_ALGO_TWOSHOT) ? MRW_ALGO_TWOSHOT : MRW_ALGO_BULK;
+}
+
+static void check_gpus(struct mrw_select_input *in)
+{
+	for (uint32_t func = 0; func < MRW_FUNC_COUNT; func++) {
+		in->func = (enum mrw_func)func;
+		if (in->func == MRW_FUNC_BARRIER)
+			continue;
+		for (in->bytes = 1; in->bytes < 1ull << 34; in->bytes = in->bytes * 17 / 16 + 1)
+			assert_int_equal(mrw_select(in).algo, on_gpus(in));
+		uint64_t peers = in->nranks - 1, edges[] = {(64 << 10) / peers, (128 << 10) / peers, (256 << 10) / peers, 512 << 10, 1 << 20, 2 << 20};
+		for (size_t i = 0; i < COUNT(edges); i++)
+			for (in->bytes = edges[i] - 1; in->bytes <= edges[i] + 1; in->bytes++)
+				assert_int_equal(mrw_select(in).algo, on_gpus(in));
+	}
+}
+
+static void thresholds_on_gpus_are_the_measured_ones(void **state)
+{
+	(void)state;
+	struct mrw_select_input in;
+	memset(&in, 0, sizeof in);
+	in.target = MARROW_TARGET_CUDA;
+	in.forced_algo = -1;
+	for (in.nranks = 2; in.nranks <= MRW_MAX_NEAR; in.nranks++)
+		for (int lines = 0; lines < 2; lines++)
+			for (in.channel_cap = 4; in.channel_cap <= 64; in.channel_cap *= 4) {
+				in.lines = lines;
+				in.nics = 0;
+				in.layout = mrw_layout_make(in.nranks, in.channel_cap, MRW_STAGING_BUDGET);
+				prepare(&in, 1, NULL);
+				check_gpus(&in);
+				if (lines)
+					continue;
+				in.nics = 1;
+				in.layout = mrw_layout_spanning(in.nranks, in.channel_cap, MRW_STAGING_BUDGET);
+				prepare(&in, in.nranks, NULL);
+				check_gpus(&in);
+			}
+}
+
+/* Along rails, both targets: packets up to 8 KiB for two hosts. Between hosts without rails, host target: up to 512 bytes, 1 KiB for more ranks. */
+static void thresholds_across_hosts_stay(void **state)
+{
+	(void)state;
+	static const struct {
+		uint32_t hosts;
+		uint64_t most;
+	} rows[] = {{2, 8192}, {3, 4096}, {4, 2730}, {8, 1170}, {16, 1024}};
+	struct mrw_select_input in;
+	memset(&in, 0, sizeof in);
+	in.forced_algo = -1;
+	in.channel_cap = 4;
+	in.nics = 1;
+	for (size_t i = 0; i < COUNT(rows); i++)
+		for (uint32_t target = MARROW_TARGET_HOST; target <= MARROW_TARGET_CUDA; target++) {
+			in.target = (enum marrow_target)target;
+			in.nranks = rows[i].hosts * 2;
+			in.layout = mrw_layout_rails(rows[i].hosts, 2, 4, MRW_HOST_STAGING_BUDGET);
+			prepare(&in, rows[i].hosts, NULL);
+			in.bytes = rows[i].most;
+			assert_int_equal(mrw_select(&in).algo, MRW_ALGO_RAILSHOT);
+			in.bytes++;
+			assert_int_equal(mrw_select(&in).algo, MRW_ALGO_RAIL);
+		}
+	in.target = MARROW_TARGET_HOST;
+	for (in.nranks = 2; in.nranks <= 16; in.nranks++)
+		for (uint32_t func = 0; func < MRW_FUNC_COUNT; func++) {
+			in.func = (enum mrw_func)func;
+			in.layout = mrw_layout_spanning(in.nranks, 4, MRW_HOST_STAGING_BUDGET);
+			prepare(&in, in.nranks, NULL);
+			in.bytes = in.nranks > 2 ? 1024 : 512;
+			assert_int_equal(mrw_select(&in).algo, MRW_ALGO_ONESHOT);
+			in.bytes++;
+			assert_int_equal(mrw_select(&in).algo, in.func == MRW_FUNC_BARRIER ? MRW_ALGO_ONESHOT : MRW_ALGO_BULK);
+		}
+}
+
+/* Processes on two cores: what a sweep over all algorithms found to be within 5 % of the best (ARCHITECTURE.md), a letter each:
+ * oneshot, lines, bulk. */
+static void host_target_takes_what_was_measured_best(void **state)
+{
+	(void)state;
+	static const struct {
+		uint32_t nranks;
+		enum mrw_func func;
+		uint64_t bytes;
+		const char *good;
+	} rows[] = {
+		{2, MRW_FUNC_ALL_REDUCE, 32, "ol"}, {2, MRW_FUNC_ALL_REDUCE, 64, "l"}, {2, MRW_FUNC_ALL_REDUCE, 128, "l"},
+		{2, MRW_FUNC_ALL_REDUCE, 256, "lb"}, {2, MRW_FUNC_ALL_REDUCE, 512, "b"}, {2, MRW_FUNC_ALL_REDUCE, 1024, "b"},
+		{2, MRW_FUNC_ALL_REDUCE, 64 << 10, "b"}, {2, MRW_FUNC_ALL_GATHER, 32, "o"}, {2, MRW_FUNC_ALL_GATHER, 128, "b"},
+		{2, MRW_FUNC_ALL_GATHER, 1024, "b"}, {2, MRW_FUNC_REDUCE_SCATTER, 64, "o"}, {2, MRW_FUNC_REDUCE_SCATTER, 128, "b"},
+		{2, MRW_FUNC_BROADCAST, 64, "o"}, {2, MRW_FUNC_BROADCAST, 256, "b"}, {2, MRW_FUNC_REDUCE, 64, "o"}, {2, MRW_FUNC_REDUCE, 256, "b"},
+		{3, MRW_FUNC_ALL_REDUCE, 128, "ol"}, {3, MRW_FUNC_ALL_REDUCE, 512, "l"}, {3, MRW_FUNC_ALL_REDUCE, 2048, "l"},
+		{3, MRW_FUNC_ALL_REDUCE, 4096, "b"}, {4, MRW_FUNC_ALL_REDUCE, 64, "ol"}, {4, MRW_FUNC_ALL_REDUCE, 512, "l"},
+		{4, MRW_FUNC_ALL_REDUCE, 2048, "l"}, {4, MRW_FUNC_ALL_REDUCE, 4096, "b"}, {4, MRW_FUNC_ALL_GATHER, 128, "o"},
+		{4, MRW_FUNC_ALL_GATHER, 512, "ob"}, {4, MRW_FUNC_ALL_GATHER, 1024, "b"}, {4, MRW_FUNC_REDUCE_SCATTER, 512, "b"}, {4, MRW_FUNC_REDUCE_SCATTER, 128, "o"}, {4, MRW_FUNC_REDUCE_SCATTER, 1024, "b"},
+		{3, MRW_FUNC_ALL_GATHER, 336, "o"}, {3, MRW_FUNC_ALL_GATHER, 672, "b"}, {3, MRW_FUNC_REDUCE_SCATTER, 336, "o"},
+		{3, MRW_FUNC_REDUCE_SCATTER, 672, "b"}, {3, MRW_FUNC_BROADCAST, 2048, "o"}, {3, MRW_FUNC_BROADCAST, 8192, "b"},
+		{3, MRW_FUNC_REDUCE, 2048, "o"}, {3, MRW_FUNC_REDUCE, 4096, "b"}, {8, MRW_FUNC_ALL_REDUCE, 256, "lo"},
+		{8, MRW_FUNC_ALL_REDUCE, 1024, "l"}, {8, MRW_FUNC_ALL_REDUCE, 2048, "b"}, {8, MRW_FUNC_ALL_GATHER, 128, "o"},
+		{8, MRW_FUNC_ALL_GATHER, 256, "o"}, {8, MRW_FUNC_ALL_GATHER, 512, "b"}, {8, MRW_FUNC_REDUCE_SCATTER, 512, "b"},
+		{8, MRW_FUNC_BROADCAST, 4096, "o"}, {8, MRW_FUNC_BROADCAST, 8192, "b"}, {8, MRW_FUNC_REDUCE, 2048, "o"},
+		{8, MRW_FUNC_REDUCE, 4096, "ob"}, {8, MRW_FUNC_REDUCE, 8192, "b"}, {4, MRW_FUNC_ALL_GATHER, 256, "o"}, {4, MRW_FUNC_REDUCE_SCATTER, 256, "o"}, {4, MRW_FUNC_BROADCAST, 4096, "o"},
+		{4, MRW_FUNC_REDUCE, 2048, "o"}, {4, MRW_FUNC_REDUCE, 4096, "b"}, {4, MRW_FUNC_BROADCAST, 512, "o"}, {4, MRW_FUNC_BROADCAST, 8192, "b"}, {4, MRW_FUNC_REDUCE, 512, "o"}, {4, MRW_FUNC_REDUCE, 8192, "b"},
+	};
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct mrw_select_input in = all_reduce_of(rows[i].bytes, rows[i].nranks, -1);
+		in.func = rows[i].func;
+		in.lines = true;
+		in.choices = &choices[1];
+		const char *name = mrw_algo_name(mrw_select(&in).algo);
+		if (!strchr(rows[i].good, name[0]))
+			fail_msg("%s of %llu bytes over %u ranks goes by %s; measured best: %s", mrw_tuning_func_name(in.func),
+				 (unsigned long long)in.bytes, in.nranks, name, rows[i].good);
+	}
+}
+
+/* A table stands above the model, where its rows can carry the call. */
+static void a_table_is_followed(void **state)
+{
+	(void)state;
+	static struct mrw_tuning tuning;
+	const struct mrw_tuning_shape shape = {.nranks = 4, .hosts = 1, .fullest = 4}, other = {.nranks = 3, .hosts = 1, .fullest = 3};
+	const struct mrw_tuning_row rows[] = {{.algo = MRW_ALGO_TWOSHOT, .most = 100}, {.algo = MRW_ALGO_BULK, .most = 200},
+					      {.algo = MRW_ALGO_ONESHOT, .most = 1ull << 40}, {.algo = MRW_ALGO_TWOSHOT, .most = UINT64_MAX}};
+	memset(&tuning, 0, sizeof tuning);
+	assert_true(mrw_tuning_put(&tuning, &other, MRW_FUNC_ALL_REDUCE, &rows[3], 0) == false); /* no rows */
+	assert_true(mrw_tuning_put(&tuning, &shape, MRW_FUNC_ALL_REDUCE, rows, COUNT(rows)));
+	struct mrw_select_input in = all_reduce_of(1, 4, -1);
+	prepare(&in, 1, &tuning);
+	uint64_t oneshot = mrw_oneshot_max_bytes(&in.layout, in.channel_cap);
+	const struct {
+		uint64_t bytes;
+		enum mrw_algo algo;
+	} want[] = {{1, MRW_ALGO_TWOSHOT}, {100, MRW_ALGO_TWOSHOT}, {101, MRW_ALGO_BULK}, {200, MRW_ALGO_BULK}, {201, MRW_ALGO_ONESHOT},
+		    {oneshot, MRW_ALGO_ONESHOT}, {oneshot + 1, MRW_ALGO_TWOSHOT}, {1ull << 30, MRW_ALGO_BULK}};
+	for (size_t i = 0; i < COUNT(want); i++) {
+		in.bytes = want[i].bytes;
+		assert_int_equal(mrw_select(&in).algo, want[i].algo);
+	}
+	in.bytes = 1;
+	assert_non_null(strstr(mrw_select(&in).reason, "MARROW_TUNING"));
+	in.forced_algo = MRW_ALGO_BULK; /* what is asked for stands above both */
+	assert_int_equal(mrw_select(&in).algo, MRW_ALGO_BULK);
+	in.forced_algo = -1;
+	in.func = MRW_FUNC_ALL_GATHER; /* not in the table */
+	struct mrw_plan plan = mrw_select(&in);
+	assert_int_equal(plan.algo, MRW_ALGO_ONESHOT);
+	assert_null(strstr(plan.reason, "MARROW_TUNING"));
+	struct mrw_select_input three = all_reduce_of(1, 3, -1); /* another shape */
+	prepare(&three, 1, &tuning);
+	assert_int_equal(mrw_select(&three).algo, MRW_ALGO_ONESHOT);
 }
 
 static void names(void **state)
@@ -260,6 +457,10 @@ int main(void)
 		cmocka_unit_test(every_nic_gets_a_channel),
 		cmocka_unit_test(capacity_is_exact),
 		cmocka_unit_test(small_goes_by_packets_and_large_by_chunks),
+		cmocka_unit_test(thresholds_on_gpus_are_the_measured_ones),
+		cmocka_unit_test(thresholds_across_hosts_stay),
+		cmocka_unit_test(host_target_takes_what_was_measured_best),
+		cmocka_unit_test(a_table_is_followed),
 		cmocka_unit_test(names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,63 +1,13 @@
-#include "engine.h"
-#include "step.h"
-#include "clock.h"
+/* engine.c - rounds begin, bodies run, NICs send, counters arrive. */
+#include "run.h"
 #include "collectives/schedule.h"
 #include "device/team.h"
 
 #include <stdlib.h>
 
-/* What a rank sends to other hosts at once: the messages of a round, or its greetings. Its NIC sends one after the other, each when
- * its port is free, so that links which many share are taken in the order of time. */
-struct batch {
-	bool active, greeting;
-	uint64_t round;
-	double from;             /* when the first one is posted */
-	double last;             /* when what has been sent so far is there */
-	double quantum;          /* so much of it is sent in one event */
-	uint32_t next;           /* slot - near slots, in the order of the posts */
-	uint32_t counters[MRW_MAX_NICS];
-};
-
-enum { GREETING = 2, BATCHES };
-
-/* A rank's progress. What comes of round t is counted at t modulo KEPT. In chunks no peer is two rounds ahead of one that it waits for, and
- * what is behind is cleared; packets have fewer phases than that. */
-enum { KEPT = 4 };
-
-struct rank {
-	uint64_t round, rounds;  /* to begin next; of the call */
-	uint32_t got_near[KEPT], got_far[KEPT]; /* peers whose counter or packets of a round are known */
-	uint32_t need_near, need_far;           /* before the next round */
-	double at[KEPT];         /* when the last of them is here */
-	double settled[2];       /* when the NIC has executed what was sent in a round, once that is known */
-	bool sending;            /* an event of the NIC is pending */
-	double greeted, end;     /* when all greetings are here; when its last round was over */
-	double times;            /* a straggler's steps */
-	uint32_t near_count, far_count; /* peers on its host and beyond */
-};
-
-struct run {
-	const struct sim_cluster *cluster;
-	const struct sim_call *call;
-	struct sim_fabric fabric;
-	struct sim_clock clock;
-	struct rank *ranks;
-	struct batch *batches;      /* [rank * BATCHES]; those of rounds by parity */
-	uint8_t *near;              /* [rank * GPUs a host] peers on its host, by their numbers there */
-	struct sim_cursor *cursors; /* [rank * channels + channel] */
-	uint32_t n, peers, nics, far_slots;
-	/* What rounds send to whom: [parity][rank][far slot][nic] number of a kind of message. */
-	uint16_t *sends;
-	struct sim_note *kinds;
-	uint32_t nkinds, last_kind;
-	sim_listener listener;
-	void *arg;
-	struct sim_answer *answer;
-};
-
-static void bind(struct run *run, uint32_t rank)
+/* The rank whose words are spoken from now on. */
+static void bind(uint32_t rank)
 {
-	(void)run;
 	sim.args.rank = rank;
 	sim.host = rank / sim.gpus;
 	sim.first = sim.host * sim.gpus;
@@ -70,18 +20,13 @@ static void bind(struct run *run, uint32_t rank)
 	}
 }
 
-static bool has_come(const struct rank *k, uint64_t t)
-{
-	return k->got_near[t % KEPT] >= k->need_near && k->got_far[t % KEPT] >= k->need_far;
-}
-
 /* If all that a rank waits for before it enters its next round is known: it does so when the last of it is here. */
 static void schedule(struct run *run, uint32_t r)
 {
 	struct rank *k = &run->ranks[r];
 	uint64_t t = k->round;
 	double at = k->end;
-	if (t == k->rounds || (t > 0 && !has_come(k, t - 1)))
+	if (t == k->rounds || (t > 0 && !sim_has_come(k, t - 1)))
 		return;
 	if (k->far_count > 0 && !run->call->schedule->packets && run->batches[r * BATCHES + (t & 1)].active)
 		return;
@@ -95,14 +40,14 @@ static void schedule(struct run *run, uint32_t r)
 static inline void deliver(struct run *run, uint32_t p, uint64_t t, bool far, double at_ns)
 {
 	struct rank *k = &run->ranks[p];
-	bool before = k->round == t + 1 && !has_come(k, t);
+	bool before = k->round == t + 1 && !sim_has_come(k, t);
 	if (at_ns > k->at[t % KEPT])
 		k->at[t % KEPT] = at_ns;
 	if (far)
 		k->got_far[t % KEPT]++;
 	else
 		k->got_near[t % KEPT]++;
-	if (before && has_come(k, t))
+	if (before && sim_has_come(k, t))
 		schedule(run, p);
 }
 
@@ -183,7 +128,7 @@ static void transmit(struct run *run, uint32_t r, double now)
 	double post = run->cluster->post_us * 1000 * k->times;
 	/* A NIC serves its queue pairs in turn: nobody is the first whom all serve. */
 	uint32_t start = sim.reach.rails ? sim.reach.host[r] : sim.reach.ring ? 0 : r;
-	bind(run, r);
+	bind(r);
 	k->sending = false;
 	while ((b = oldest(&run->batches[r * BATCHES]))) {
 		for (; b->next < run->far_slots; b->next++) {
@@ -309,7 +254,7 @@ static void step(struct run *run, uint32_t r, double now)
 	uint64_t t = k->round;
 	uint32_t counters[MRW_MAX_NICS] = {0};
 	double there[64], share = c->cores > 0 && sim.gpus > c->cores ? sim.gpus / c->cores : 1, posts = 0;
-	bind(run, r);
+	bind(r);
 	work(run, r, t, counters);
 	bool packets = run->call->schedule->packets;
 	double left = push_near(run, r, now, there);
@@ -338,64 +283,6 @@ static void step(struct run *run, uint32_t r, double now)
 		learn_needs(run, r);
 	schedule(run, r);
 	run->answer->steps++;
-}
-
-/* Whether a rank, which nothing can happen to any more, has come to its end: all its rounds, and across hosts the last counters of all peers. */
-static bool is_over(const struct run *run, const struct rank *k)
-{
-	if (k->round < k->rounds)
-		return false;
-	return run->nics == 0 || k->rounds == 0 || run->call->schedule->packets || has_come(k, k->rounds - 1);
-}
-
-/* Nothing is left to happen: if some wait, who for whom. */
-static void name_the_stuck(struct run *run)
-{
-	uint32_t stuck = 0;
-	for (uint32_t r = 0; r < run->n; r++)
-		stuck += !is_over(run, &run->ranks[r]);
-	if (stuck == 0)
-		return;
-	for (uint32_t r = 0; r < run->n; r++) {
-		const struct rank *k = &run->ranks[r];
-		if (is_over(run, k))
-			continue;
-		for (uint32_t s = 0; s < run->peers; s++) {
-			uint32_t p = sim_peer(&sim.reach, r, s);
-			const struct rank *other = &run->ranks[p];
-			if (other->round < k->round && other->round == other->rounds)
-				sim_fault("deadlock: %u of %u ranks never end; rank %u has done %llu of %llu rounds and waits for rank %u, which has done all of its %llu",
-					  stuck, run->n, r, (unsigned long long)k->round, (unsigned long long)k->rounds, p, (unsigned long long)other->rounds);
-			else if (other->round < k->round)
-				sim_fault("deadlock: %u of %u ranks never end; rank %u has done %llu of %llu rounds and waits for rank %u, which has done %llu of %llu and waits, too",
-					  stuck, run->n, r, (unsigned long long)k->round, (unsigned long long)k->rounds, p, (unsigned long long)other->round,
-					  (unsigned long long)other->rounds);
-		}
-	}
-	for (uint32_t r = 0; r < run->n; r++)
-		if (!is_over(run, &run->ranks[r]))
-			sim_fault("deadlock: %u of %u ranks never end; rank %u has done %llu of %llu phases and waits for packets that nobody sends", stuck, run->n, r,
-				  (unsigned long long)run->ranks[r].round, (unsigned long long)run->ranks[r].rounds);
-}
-
-/* Whether every rank has all that it must have, and nothing else. */
-static void check_outputs(struct run *run)
-{
-	const struct sim_ledger *l = &sim.ledger;
-	uint32_t func = sim.args.call.func;
-	for (uint32_t r = 0; r < run->n; r++) {
-		uint64_t from = func == MRW_FUNC_REDUCE_SCATTER ? r * l->of_block : 0, to = func == MRW_FUNC_REDUCE_SCATTER ? from + l->of_block : l->blocks * l->of_block;
-		for (uint64_t p = from; p < to; p++)
-			if ((func != MRW_FUNC_REDUCE || r == sim.args.call.root) && sim_chunk_bytes(l, p) > 0 && !(l->done[r * l->words + p / 64] >> p % 64 & 1))
-				sim_fault("rank %u ends without the result of chunk %llu of block %llu", r, (unsigned long long)(p % l->of_block),
-					  (unsigned long long)(p / l->of_block));
-		for (uint32_t i = 0; i < l->channels * l->partial_room; i++) {
-			uint64_t p = l->partials[(uint64_t)r * l->channels * l->partial_room + i].position;
-			if (p > 0)
-				sim_fault("rank %u ends with what is no result: chunk %llu of block %llu", r, (unsigned long long)((p - 1) % l->of_block),
-					  (unsigned long long)((p - 1) / l->of_block));
-		}
-	}
 }
 
 static bool open_run(struct run *run)
@@ -440,7 +327,7 @@ static void begin(struct run *run)
 	}
 	for (uint32_t r = 0; r < run->n; r++) {
 		struct rank *k = &run->ranks[r];
-		bind(run, r);
+		bind(r);
 		for (uint32_t p = sim.first; p < sim.first + sim.gpus; p++)
 			if (mrw_reach_is_peer(&sim.reach, r, p))
 				run->near[r * sim.gpus + k->near_count++] = (uint8_t)(p - sim.first);
@@ -456,31 +343,11 @@ static void begin(struct run *run)
 		greet(run, r);
 	}
 	for (uint32_t r = 0; r < run->n; r++) {
-		bind(run, r);
+		bind(r);
 		if (run->call->schedule->packets)
 			learn_needs(run, r);
 		schedule(run, r);
 	}
-}
-
-static void tell(struct run *run)
-{
-	struct sim_answer *a = run->answer;
-	double last = 0, first = 0;
-	for (uint32_t r = 0; r < run->n; r++) {
-		const struct rank *k = &run->ranks[r];
-		double end = k->greeted > k->end ? k->greeted : k->end;
-		if (run->nics > 0 && k->rounds > 0 && k->at[(k->rounds - 1) % KEPT] > end && !run->call->schedule->packets) /* drained */
-			end = k->at[(k->rounds - 1) % KEPT];
-		last = end > last ? end : last;
-		first = r == 0 || end < first ? end : first;
-	}
-	a->us = last / 1000;
-	a->first_us = first / 1000;
-	memcpy(a->bytes, run->fabric.bytes, sizeof a->bytes);
-	memcpy(a->messages, run->fabric.messages, sizeof a->messages);
-	for (uint32_t i = 0; i < SIM_CLASSES; i++)
-		a->load[i] = sim_fabric_load(&run->fabric, (enum sim_class)i, last);
 }
 
 static void close_run(struct run *run)
@@ -525,10 +392,10 @@ bool sim_run(const struct sim_cluster *c, const struct sim_call *call, bool chec
 			while (!sim.fault[0] && sim_clock_take(&run.clock, &r, &now))
 				r < run.n ? step(&run, r, now) : transmit(&run, r - run.n, now);
 			if (!sim.fault[0])
-				name_the_stuck(&run);
+				sim_name_the_stuck(&run);
 			if (!sim.fault[0] && check)
-				check_outputs(&run);
-			tell(&run);
+				sim_check_outputs(&run);
+			sim_tell(&run);
 		}
 		close_run(&run);
 	}

@@ -13,7 +13,6 @@ struct sim_answer {
 	double us, first_us;         /* when the last and the first rank are done */
 	uint64_t bytes[SIM_CLASSES], messages[SIM_CLASSES];
 	double load[SIM_CLASSES];    /* of the busiest link, 0 to 1 */
-	uint64_t sent_most;          /* bytes that a NIC sends at most */
 	char fault[240];             /* empty: complete, and free of deadlock */
 };
 

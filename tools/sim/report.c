@@ -1,5 +1,6 @@
 #include "report.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -225,25 +226,6 @@ static double at(const struct scale *s, double log_value)
 	return s->from + (log_value - s->low) / span * (s->to - s->from);
 }
 
-/* Logarithm to base 2, without libm's headers for one line: exact enough for a picture. */
-static double log_2(double x)
-{
-	double whole = 0;
-	while (x >= 2) {
-		x /= 2;
-		whole++;
-	}
-	while (x < 1) {
-		x *= 2;
-		whole--;
-	}
-	/* x = 1 + y: ln by its series in z = y / (2 + y) */
-	double z = (x - 1) / (x + 1), term = z, sum = 0;
-	for (int k = 1; k < 20; k += 2, term *= z * z)
-		sum += term / k;
-	return whole + 2 * sum / 0.6931471805599453;
-}
-
 static void draw_axes(const struct scale *x, const struct scale *y, const struct sim_row *row, FILE *file)
 {
 	fprintf(file, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#888\"/>\n", LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
@@ -257,7 +239,7 @@ static void draw_axes(const struct scale *x, const struct scale *y, const struct
 			at(x, k), HEIGHT - BOTTOM + 16, text);
 	}
 	for (double us = 1e-3; us < 1e10; us *= 10) {
-		double level = at(y, log_2(us));
+		double level = at(y, log2(us));
 		if (level < TOP - 1 || level > HEIGHT - BOTTOM + 1)
 			continue;
 		fprintf(file, "<path d=\"M%d %.1f H%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g %s</text>\n", LEFT, level, WIDTH - RIGHT,
@@ -274,7 +256,7 @@ static void draw_group(const struct sim_report *r, uint32_t first, uint32_t end,
 	for (uint32_t i = first; i < end; i++) {
 		if (r->rows[i].answer.fault[0] || r->rows[i].answer.us <= 0)
 			continue;
-		double size = log_2((double)r->rows[i].call.bytes), us = log_2(r->rows[i].answer.us);
+		double size = log2((double)r->rows[i].call.bytes), us = log2(r->rows[i].answer.us);
 		x.low = size < x.low ? size : x.low;
 		x.high = size > x.high ? size : x.high;
 		y.low = us < y.low ? us : y.low;
@@ -289,8 +271,8 @@ static void draw_group(const struct sim_report *r, uint32_t first, uint32_t end,
 			const struct sim_row *row = &r->rows[i];
 			if (row->call.schedule != sim_schedules[s] || row->answer.fault[0])
 				continue;
-			fprintf(file, "%s%.1f %.1f", begun ? " L" : "<path fill=\"none\" stroke-width=\"2\" d=\"M", at(&x, log_2((double)row->call.bytes)),
-				at(&y, log_2(row->answer.us)));
+			fprintf(file, "%s%.1f %.1f", begun ? " L" : "<path fill=\"none\" stroke-width=\"2\" d=\"M", at(&x, log2((double)row->call.bytes)),
+				at(&y, log2(row->answer.us)));
 			begun = true;
 		}
 		if (!begun)
@@ -309,7 +291,7 @@ static void draw_group(const struct sim_report *r, uint32_t first, uint32_t end,
 		if (last) {
 			size_text(sizes[i], text);
 			fprintf(file, "<path d=\"M%.1f %d V%d\" stroke=\"#555\" stroke-dasharray=\"4 3\"/><text x=\"%.1f\" y=\"%d\" font-size=\"10\">%s from %s</text>\n",
-				at(&x, log_2((double)sizes[i])), TOP, HEIGHT - BOTTOM, at(&x, log_2((double)sizes[i])) + 3, HEIGHT - BOTTOM - 6,
+				at(&x, log2((double)sizes[i])), TOP, HEIGHT - BOTTOM, at(&x, log2((double)sizes[i])) + 3, HEIGHT - BOTTOM - 6,
 				best->call.schedule->name, text);
 		}
 		last = best->call.schedule;
