@@ -58,10 +58,25 @@ static double latest(const struct member *m, uint32_t n)
 	return last;
 }
 
-/* The root serves one after the other: hellos as they come, then the table to each. */
+/* Ranks at distance 1, 2, 4, ... both ways round: as many for every rank. */
+static uint32_t neighbours(uint32_t n)
+{
+	uint32_t taken[64], count = 0;
+	for (uint64_t distance = 1; distance < n; distance *= 2)
+		for (uint32_t way = 0; way < 2; way++) {
+			uint32_t p = (uint32_t)(way ? (n - distance) % n : distance % n), k = 0;
+			while (k < count && taken[k] != p)
+				k++;
+			if (k == count && p != 0)
+				taken[count++] = p;
+		}
+	return count;
+}
+
+/* The root serves one after the other: hellos as they come, then to each where its neighbours are. */
 static void join(const struct sim_cluster *c, struct member *m, uint32_t n, struct sim_bootstrap *b)
 {
-	double served = m[0].at, table = (double)n * sizeof(struct mrw_boot_member) + 4;
+	double served = m[0].at, table = sizeof(struct mrw_boot_table) + (1.0 + neighbours(n)) * sizeof(struct mrw_boot_member);
 	for (uint32_t r = 1; r < n; r++) {
 		double there = m[r].at + 2 * c->socket_us * 1000;
 		served = (there > served ? there : served) + c->join_us * 1000;
@@ -80,17 +95,8 @@ static void join(const struct sim_cluster *c, struct member *m, uint32_t n, stru
 /* Each connects to those of its neighbours that have larger numbers, side by side; all tell the root, and it tells all to go. */
 static void link_up(const struct sim_cluster *c, struct member *m, uint32_t n, struct sim_bootstrap *b)
 {
-	double last, links = 0;
-	uint32_t taken[64], count = 0;
-	for (uint64_t distance = 1; distance < n; distance *= 2)
-		for (uint32_t way = 0; way < 2; way++) {
-			uint32_t p = (uint32_t)(way ? (n - distance) % n : distance % n), k = 0;
-			while (k < count && taken[k] != p)
-				k++;
-			if (k == count && p != 0)
-				taken[count++] = p;
-		}
-	links = count;
+	uint32_t count = neighbours(n);
+	double last, links = count;
 	b->sockets = count;
 	for (uint32_t r = 0; r < n; r++)
 		m[r].at += 2 * c->socket_us * 1000 + links * c->join_us * 1000;
@@ -120,11 +126,12 @@ void sim_bootstrap_run(const struct sim_cluster *c, uint32_t links, struct sim_b
 	b->join_us = latest(m, n) / 1000;
 	link_up(c, m, n, b);
 	b->links_us = latest(m, n) / 1000 - b->join_us;
+	exchange(c, m, n, sizeof(struct mrw_boot_member), b); /* who all are */
 	exchange(c, m, n, INTRODUCTION_BYTES, b);
 	exchange(c, m, n, OFFER_BYTES, b);
 	if (spanning)
 		exchange(c, m, n, CONTACT_BYTES + (double)links * sizeof(struct mrw_link_address), b);
-	for (uint32_t i = spanning ? 3 : 2; i < b->exchanges; i++)
+	for (uint32_t i = spanning ? 4 : 3; i < b->exchanges; i++)
 		exchange(c, m, n, STATUS_BYTES, b);
 	b->us = latest(m, n) / 1000;
 	b->exchanges_us = b->us - b->join_us - b->links_us;
