@@ -490,7 +490,7 @@ static enum marrow_status share_memory(struct marrow_comm *comm, const struct in
 /* Ranks on other hosts: NICs, and a queue pair on each to each far peer. */
 static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct introduction *all)
 {
-	struct mrw_network_place place = {.rank = comm->rank, .reach = &comm->reach, .layout = &comm->args.layout, .local = comm->reach.local[comm->rank],
+	struct mrw_network_place place = {.rank = comm->rank, .reach = &comm->reach, .local = comm->reach.local[comm->rank],
 					  .near_count = comm->near_count, .nics = comm->init.nics, .first_host = all[0].host_name};
 	uint32_t counts[MRW_MAX_RANKS], count = 1;
 	for (uint32_t r = 0; r < comm->nranks; r++)
@@ -509,8 +509,9 @@ static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct int
 	MRW_TRY(agree(comm, mrw_network_open(&comm->network, &place, count, &comm->device, &comm->arena), "open its NIC"));
 	MRW_TRY(agree(comm, mrw_network_connect(comm->network, comm->boot), "connect to the ranks on other hosts"));
 	comm->args.far = mrw_network_far(comm->network);
-	mrw_log(MRW_LOG_INFO, "%u hosts: %s (%s); NIC %s, %u queue pairs", comm->hosts, comm->reach.rails ? "along rails" : comm->reach.ring ? "in a ring" : comm->reach.tree ? "in trees" :
-		"every rank with every other one", comm->reach.reason, mrw_network_nic_name(comm->network), mrw_network_queues(comm->network));
+	mrw_log(MRW_LOG_INFO, "%u hosts: %s (%s); NIC %s, %u queue pairs, %u of them for transfers only", comm->hosts, comm->reach.rails ? "along rails" : comm->reach.ring ? "in a ring" : comm->reach.tree ? "in trees" :
+		"every rank with every other one", comm->reach.reason, mrw_network_nic_name(comm->network), mrw_network_queues(comm->network),
+		mrw_network_lane_queues(comm->network));
 	return MARROW_SUCCESS;
 }
 

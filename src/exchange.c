@@ -111,22 +111,12 @@ static enum marrow_status check_counts(const struct mrw_exchange *x)
 	return MARROW_SUCCESS;
 }
 
-/* Transfers need a path: along rails, in a ring, in trees and among very many ranks not every pair has one. */
-static enum marrow_status check_reach(const struct marrow_comm *comm, const struct mrw_exchange *x)
+/* Every pair of ranks has lanes; but the routes of a launch travel in a CUDA kernel's parameters. */
+static enum marrow_status check_routes(const struct marrow_comm *comm, const struct mrw_exchange *x)
 {
-	const struct mrw_layout *l = &comm->args.layout;
-	const char *name = mrw_func_name(x->func), *how = comm->reach.rails ? "rails" : comm->reach.ring ? "ring" : "trees";
-	if (comm->nranks == 1 || (l->lanes > 0 && comm->reach.whole))
-		return MARROW_SUCCESS;
-	if (l->lanes == 0)
-		return mrw_fail(MARROW_UNSUPPORTED, "%s: rank %u exchanges with %u others, and of more than %u there are no transfers: make a smaller "
-				"communicator (marrow_comm_split)", name, comm->rank, l->slots, MRW_MAX_LANED);
-	if (!mrw_is_pairwise(x->func))
-		return mrw_fail(MARROW_UNSUPPORTED, "%s: rank %u of %u on %u hosts does not reach all others (%s: %s), which this call needs: split the "
-				"communicator, or make it with MARROW_ALGO=bulk", name, comm->rank, comm->nranks, comm->hosts, how, comm->reach.reason);
-	if (x->root != comm->rank && !mrw_reach_is_peer(&comm->reach, comm->rank, x->root))
-		return mrw_fail(MARROW_UNSUPPORTED, "%s: rank %u does not reach rank %u (%s: %s): send by a rank that both reach, or make the communicator "
-				"with MARROW_ALGO=bulk", name, comm->rank, x->root, how, comm->reach.reason);
+	if (comm->device.runtime->target == MARROW_TARGET_CUDA && 2 * (comm->nranks - 1) > MRW_MAX_ROUTES)
+		return mrw_fail(MARROW_UNSUPPORTED, "%s: of %u ranks there are no transfers on GPUs, of %u at most: make a smaller communicator "
+				"(marrow_comm_split)", mrw_func_name(x->func), comm->nranks, MRW_MAX_ROUTES / 2 + 1);
 	return MARROW_SUCCESS;
 }
 
@@ -145,7 +135,7 @@ static enum marrow_status check(struct marrow_comm *comm, const struct mrw_excha
 	if (pair && x->root == comm->rank && !mrw_group_active())
 		return mrw_fail(MARROW_INVALID_USAGE, "%s: rank %u is its own peer outside of a group and would wait for itself; put send and recv "
 				"between marrow_group_start() and marrow_group_end()", name, comm->rank);
-	MRW_TRY(check_reach(comm, x));
+	MRW_TRY(check_routes(comm, x));
 	return check_counts(x);
 }
 
@@ -240,6 +230,7 @@ enum marrow_status mrw_check_selves(const struct mrw_task *tasks, size_t count)
 /* All transfers of a launch, as they are put together. */
 struct launch {
 	struct mrw_transfers *m;
+	struct mrw_route route[MRW_ALL_ROUTES];
 	struct mrw_transfer *list;   /* routes in a row, then pairs of self */
 	size_t room;
 	uint32_t used;
@@ -287,7 +278,7 @@ static void make_routes(struct launch *l, struct mrw_task *const *tasks, size_t 
 			uint32_t peer = (comm->rank + (way == MRW_WAY_OUT ? q : comm->nranks - q)) % comm->nranks, first = l->used;
 			uint32_t n = gather(l, tasks, count, peer, (enum mrw_way)way);
 			if (n > 0)
-				m->route[m->routes++] = (struct mrw_route){first, n, (uint8_t)peer, (uint8_t)way, 0, 0};
+				l->route[m->routes++] = (struct mrw_route){first, n, (uint8_t)peer, (uint8_t)way, 0, 0};
 		}
 	/* Of a rank with itself: sends and recvs alternate. */
 	m->first_self = l->used;
@@ -313,9 +304,9 @@ static void size_up(struct launch *l, struct mrw_task *task)
 	uint64_t self_bytes = 0, units = 1;
 	bool wide = false;
 	for (uint32_t i = 0; i < m->routes; i++) {
-		uint32_t w = width(layout, l->list, &m->route[i], cuda);
+		uint32_t w = width(layout, l->list, &l->route[i], cuda);
 		lanes = w > lanes ? w : lanes;
-		wide = wide || m->route[i].wide;
+		wide = wide || l->route[i].wide;
 	}
 	for (uint32_t i = 0; i < m->selves; i++)
 		self_bytes += l->list[m->first_self + 2 * i].bytes;
@@ -344,7 +335,7 @@ static enum marrow_status copy_selves(struct mrw_task *task, const struct launch
 	return MARROW_SUCCESS;
 }
 
-/* Launches the places [from, from + per) of every route, and of the pairs of self. */
+/* Launches the places [from, from + per) of every route, and of the pairs of self. At most MRW_MAX_ROUTES routes. */
 static enum marrow_status launch_part(struct mrw_task *task, const struct launch *l, uint32_t from, uint32_t per)
 {
 	struct mrw_device *d = &task->comm->device;
@@ -353,7 +344,7 @@ static enum marrow_status launch_part(struct mrw_task *task, const struct launch
 	part = *l->m;
 	part.routes = 0;
 	for (uint32_t i = 0; i < l->m->routes; i++) {
-		struct mrw_route r = l->m->route[i];
+		struct mrw_route r = l->route[i];
 		if (r.count <= from)
 			continue;
 		r.count = at_most(r.count - from, per);
@@ -375,14 +366,15 @@ static enum marrow_status go(struct mrw_task *task, struct launch *l)
 	struct mrw_transfers *m = l->m;
 	bool host = d->runtime->target == MARROW_TARGET_HOST;
 	uint32_t most = task->comm->forced_listed ? at_most(task->comm->forced_listed, MRW_LISTED) : MRW_LISTED;
-	if (host && !task->comm->forced_listed) {
-		m->more = l->list;
+	if (host && (!task->comm->forced_listed || m->routes > MRW_MAX_ROUTES)) {
+		struct mrw_lists lists = {l->route, l->list};
+		m->more = &lists;
 		MRW_TRY(d->runtime->launch(d, MRW_KERNEL_TRANSFERS, task->type, &m->a, task->threads, task->stream));
 		return mrw_comm_look(task->comm, false);
 	}
 	uint32_t longest = m->selves > 1 ? m->selves : 1;
 	for (uint32_t i = 0; i < m->routes; i++)
-		longest = m->route[i].count > longest ? m->route[i].count : longest;
+		longest = l->route[i].count > longest ? l->route[i].count : longest;
 	/* Ranks may cut at other places: of all places that are not done somewhere the least one is under way at both its ends. */
 	uint32_t per = l->used <= most ? longest : most / (m->routes + 2);
 	per = per ? per : 1;
@@ -399,11 +391,14 @@ enum marrow_status mrw_issue_exchange(struct mrw_task *const *tasks, size_t coun
 	struct mrw_task *task = tasks[0];
 	struct marrow_comm *comm = task->comm;
 	struct mrw_transfers m;
-	struct launch l = {&m, NULL, 0, 0};
+	struct launch l;
 	uint64_t peers = 0;
 	enum marrow_status status;
 	if (task->generation != comm->generation)
 		return mrw_fail(MARROW_INVALID_USAGE, "%s: its communicator was destroyed before the group end", mrw_func_name(task->args.call.func));
+	l.m = &m;
+	l.list = NULL;
+	l.room = l.used = 0;
 	for (size_t i = 0; i < count; i++) {
 		l.room += 3 * (size_t)tasks[i]->listed; /* pairs of self are put together behind their parts */
 		for (uint32_t k = 0; k < tasks[i]->listed; k++)

@@ -19,8 +19,7 @@ struct mrw_network {
 	uint32_t max_queues;      /* of the NIC that has fewest */
 	char names[160];
 	struct mrw_reach reach;
-	struct mrw_layout layout;
-	uint32_t links;           /* far slots * nics; number slot * nics + nic, slots counted from near_slots */
+	uint32_t links;           /* other ranks * nics; number slot of lanes * nics + nic */
 	struct mrw_link **link;   /* NULL: none */
 	struct mrw_queue *queues;
 	struct mrw_far *far;
@@ -36,15 +35,16 @@ struct contact {
 	struct mrw_link_address to[];
 };
 
+/* Peers or not: transfers go between any two ranks. */
 static bool is_far(const struct mrw_network *n, uint32_t rank)
 {
-	return mrw_reach_is_peer(&n->reach, n->place.rank, rank) && n->reach.host[rank] != n->reach.host[n->place.rank];
+	return n->reach.host[rank] != n->reach.host[n->place.rank];
 }
 
 /* Number of owner's link to peer over NIC number nic. */
 static uint32_t link_number(const struct mrw_network *n, uint32_t owner, uint32_t peer, uint32_t nic)
 {
-	return (mrw_reach_slot(&n->reach, owner, peer) - n->layout.near_slots) * n->nics + nic;
+	return mrw_writer_slot(owner, peer) * n->nics + nic;
 }
 
 /* why: what this rank lacks. Users meet it by a mistake in a host identity, too. */
@@ -194,7 +194,7 @@ static void describe_peers(struct mrw_network *n)
 	for (uint32_t i = 0; i < n->nics; i++)
 		far->lkey[i] = n->region[i].lkey;
 	for (uint32_t p = 0; p < reach->nranks; p++) {
-		if (!mrw_reach_is_peer(reach, rank, p))
+		if (!mrw_reach_is_peer(reach, rank, p)) /* MRW_PATH_NONE: lanes only */
 			continue;
 		far->peer[p].path = is_far(n, p) ? MRW_PATH_FAR : MRW_PATH_NEAR;
 		far->peer[p].here = mrw_reach_slot(reach, rank, p);
@@ -225,7 +225,7 @@ static void describe_peers(struct mrw_network *n)
 
 static enum marrow_status make_links(struct mrw_network *n)
 {
-	n->links = (n->layout.slots - n->layout.near_slots) * n->nics;
+	n->links = (n->reach.nranks - 1) * n->nics;
 	n->link = calloc(n->links, sizeof *n->link);
 	n->queues = aligned_alloc(64, sizeof *n->queues * n->links);
 	n->far = aligned_alloc(64, (sizeof *n->far + 63) / 64 * 64);
@@ -252,7 +252,6 @@ enum marrow_status mrw_network_open(struct mrw_network **network, const struct m
 		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for the network");
 	n->place = *place;
 	n->reach = *place->reach;
-	n->layout = *place->layout;
 	n->nics = count;
 	n->device = device;
 	MRW_TRY_GOTO(open_nics(n, arena));
@@ -396,6 +395,15 @@ uint32_t mrw_network_queues(const struct mrw_network *network)
 	uint32_t n = 0;
 	for (uint32_t k = 0; k < network->links; k++)
 		n += network->link[k] != NULL;
+	return n;
+}
+
+uint32_t mrw_network_lane_queues(const struct mrw_network *network)
+{
+	uint32_t n = 0;
+	for (uint32_t p = 0; p < network->reach.nranks; p++)
+		if (is_far(network, p) && network->far->peer[p].path == MRW_PATH_NONE)
+			n += network->nics;
 	return n;
 }
 

@@ -1,5 +1,7 @@
 /* network.h - a communicator's way to ranks on other hosts: its NICs, the arena registered with each, one queue pair a NIC and far peer.
  *
+ * Far ranks that are no peers of this one have queue pairs too: transfers go between any two ranks.
+ *
  * Collective: all ranks of a communicator that spans hosts open it in the same step of init. Functions are called by the thread that
  * builds or takes apart the communicator. */
 #ifndef MRW_NETWORK_H
@@ -18,7 +20,6 @@ struct mrw_network;
 struct mrw_network_place {
 	uint32_t rank;
 	const struct mrw_reach *reach;  /* who is a peer; copied */
-	const struct mrw_layout *layout; /* likewise */
 	uint32_t local, near_count;     /* number of this rank among those of its host, and theirs: choose the NICs */
 	const char *nics;               /* config.nics */
 	const char *gpus[MRW_MAX_NEAR]; /* PCI addresses of the GPUs of this host's ranks, by number; "": a target without */
@@ -51,6 +52,8 @@ void mrw_network_close(struct mrw_network *network);
 const char *mrw_network_nic_name(const struct mrw_network *network);
 uint32_t mrw_network_nics(const struct mrw_network *network);
 uint32_t mrw_network_queues(const struct mrw_network *network);
+/* Those of them that only transfers use. */
+uint32_t mrw_network_lane_queues(const struct mrw_network *network);
 uint32_t mrw_network_queue_limit(const struct mrw_network *network);
 /* What one of the NICs last said of itself, NULL: all are well. Never blocks. One thread at a time: under the communicator's lock. */
 const char *mrw_network_trouble(const struct mrw_network *network);

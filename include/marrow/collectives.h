@@ -22,10 +22,9 @@
 
 #include "comm.h"
 
-/* Over several hosts: beyond 16 ranks, and where algorithm rail, railshot, ring, tree or treeshot is asked for, a rank may reach some others only (along rails those
- * of its host and those with its number on other hosts, in a ring or in trees its neighbours). There all_reduce, broadcast, all_gather, reduce_scatter, barrier
- * and sends between ranks that reach each other work, in trees reduce too; reduce, reduce_scatter_v, gather, scatter, all_to_all(_v), all_gather_v and other sends
- * return MARROW_UNSUPPORTED on every rank, at once, with words. A rank that reaches more than 32 others has no sends, gather and the like at all. */
+/* Over several hosts: beyond 16 ranks, and where algorithm rail, railshot, ring, tree or treeshot is asked for, a rank's collectives go by some others only (along
+ * rails those of its host and those with its number on other hosts, in a ring or in trees its neighbours). There all calls work but reduce (in trees it does) and
+ * reduce_scatter_v, which return MARROW_UNSUPPORTED on every rank, at once, with words. Sends, gather, all_to_all and the like go between any two ranks. */
 #ifdef __cplusplus
 extern "C" {
 #endif

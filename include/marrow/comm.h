@@ -53,8 +53,7 @@ struct marrow_comm_properties {
 	uint64_t oneshot_max_bytes;/* largest all-reduce sent as packets in one shot */
 	uint64_t timeout_ms;       /* deadline of a device wait */
 	uint32_t hosts;            /* hosts the ranks are on, by host identity */
-	uint32_t queue_pairs;      /* this rank's: one a NIC for each rank on another host, along rails for those of its rail, in a ring or trees for its neighbours; they live as long as
-				      the communicator */
+	uint32_t queue_pairs;      /* this rank's: one a NIC for each rank on another host; they live as long as the communicator */
 	uint32_t queue_pair_limit; /* of the device (the lowest of them), for all its users; 0 without one */
 	char nic[64];              /* the devices used, with commas; "" without one */
 	uint32_t rails;            /* 1: along rails: messages to other hosts go to the ranks with this one's number there, reductions run host by

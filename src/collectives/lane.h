@@ -22,7 +22,7 @@ struct mrw_stand {
 	uint64_t number;              /* of the transfer, in its pair */
 	uint64_t chunks, chunk;       /* moved by the lane since ever; next one of this transfer */
 	uint32_t lane, peer, way, index, step, place;
-	uint32_t here, there;         /* slots (wire.h): the peer's in this arena, this rank's in its */
+	uint32_t here, there;         /* slots of lanes (wire.h): the peer's in this arena, this rank's in its */
 	bool far, small;
 };
 
@@ -31,13 +31,13 @@ MRW_DEV bool mrw_stand_find(const struct mrw_transfers *m, uint32_t l, struct mr
 {
 	const struct mrw_args *a = &m->a;
 	const struct mrw_layout *layout = &a->layout;
-	const struct mrw_route *r = &m->route[l % m->routes];
+	const struct mrw_route *r = mrw_route_at(m, l % m->routes);
 	h->lane = l / m->routes;
 	h->peer = r->peer;
-	h->here = mrw_slot_here(a, h->peer);
-	h->there = mrw_slot_there(a, h->peer);
+	h->here = mrw_lane_here(a, h->peer);
+	h->there = mrw_lane_there(a, h->peer);
 	h->way = r->way;
-	h->far = mrw_is_far(a, h->peer);
+	h->far = mrw_lane_is_far(a, h->peer);
 	h->own = mrw_lane_at(layout, a->arena[a->rank], (enum mrw_way)h->way, h->lane, h->here);
 	h->chunks = h->own->chunks;
 	h->chunk = h->own->chunk;

@@ -17,19 +17,51 @@
 
 #define MRW_COPY_SLICE (64u << 10) /* of what a rank sends itself, by one team */
 
+/* Lanes of a launch, by number: one team of the host target may have those of all ranks, both ways. */
+#define MRW_LANE_WORDS (MRW_ON_CUDA ? MRW_MAX_ROUTES / 64 : (MRW_ALL_ROUTES + 63) / 64)
+
+struct mrw_lane_set {
+	uint64_t word[MRW_LANE_WORDS];
+};
+
+/* The word that lane number l is in. With one word there is nothing to divide: the set stays in a register. */
+MRW_PURE uint32_t mrw_lane_word(uint32_t l)
+{
+	return MRW_LANE_WORDS > 1 ? l / 64 : 0;
+}
+
+MRW_DEV bool mrw_lanes_left(const struct mrw_lane_set *s)
+{
+	uint64_t any = 0;
+	for (uint32_t k = 0; k < MRW_LANE_WORDS; k++)
+		any |= s->word[k];
+	return any != 0;
+}
+
+/* Takes the lowest lane out of a set that has one. */
+MRW_DEV uint32_t mrw_lanes_take(struct mrw_lane_set *s)
+{
+	uint32_t k = 0;
+	while (MRW_LANE_WORDS > 1 && s->word[k] == 0)
+		k++;
+	uint32_t l = k * 64 + mrw_lowest_bit(s->word[k]);
+	s->word[k] &= s->word[k] - 1;
+	return l;
+}
+
 /* Poisoned because of a mismatch with this rank: a lane that has heard the other end names both sides. Who has none gives the team that has a
  * moment to say so first. */
 #define MRW_EVIDENCE_NS 10000000u
 
-MRW_DEV_CALL void mrw_transfers_accuse(const struct mrw_transfers *m, uint64_t active, uint32_t seq, uint64_t poison)
+MRW_DEV_CALL void mrw_transfers_accuse(const struct mrw_transfers *m, struct mrw_lane_set active, uint32_t seq, uint64_t poison)
 {
 	const struct mrw_args *a = &m->a;
 	struct mrw_control *mine = mrw_control(a, a->rank);
-	for (uint64_t rest = active; rest != 0; rest &= rest - 1) {
+	while (mrw_lanes_left(&active)) {
 		struct mrw_stand h;
 		uint64_t bytes;
 		uint32_t words;
-		if (!mrw_stand_find(m, mrw_lowest_bit(rest), &h) || !h.t || !mrw_line_heard(&a->layout, h.own, h.number, &bytes, &words))
+		if (!mrw_stand_find(m, mrw_lanes_take(&active), &h) || !h.t || !mrw_line_heard(&a->layout, h.own, h.number, &bytes, &words))
 			continue;
 		if (mrw_transfer_first(&a->layout, h.number, h.lane) == 0 && mrw_line_differs(h.t, bytes, words)) {
 			mrw_raise(a, MRW_FAULT_MISMATCH, mrw_stand_where(m, &h, seq), 0, 0);
@@ -43,7 +75,8 @@ MRW_DEV_CALL void mrw_transfers_accuse(const struct mrw_transfers *m, uint64_t a
 }
 
 /* The slow look of a team none of whose lanes can go on; see mrw_look(). Lanes take turns in being the one that is named. */
-MRW_DEV_CALL uint64_t mrw_transfers_look(const struct mrw_transfers *m, uint64_t active, uint32_t seq, uint64_t since_ns, uint32_t looks)
+MRW_DEV_CALL uint64_t mrw_transfers_look(const struct mrw_transfers *m, struct mrw_lane_set active, uint32_t seq, uint64_t since_ns,
+					 uint32_t looks)
 {
 	const struct mrw_args *a = &m->a;
 	struct mrw_stand h;
@@ -51,12 +84,11 @@ MRW_DEV_CALL uint64_t mrw_transfers_look(const struct mrw_transfers *m, uint64_t
 	if (poison != 0)
 		mrw_transfers_accuse(m, active, seq, poison);
 	uint32_t count = 0;
-	for (uint64_t rest = active; rest != 0; rest &= rest - 1)
-		count++;
-	uint64_t rest = active;
+	for (struct mrw_lane_set rest = active; mrw_lanes_left(&rest); count++)
+		(void)mrw_lanes_take(&rest);
 	for (uint32_t n = looks % count; n > 0; n--)
-		rest &= rest - 1;
-	(void)mrw_stand_find(m, mrw_lowest_bit(rest), &h);
+		(void)mrw_lanes_take(&active);
+	(void)mrw_stand_find(m, mrw_lanes_take(&active), &h);
 	return mrw_look(a, mrw_stand_where(m, &h, seq), since_ns, looks);
 }
 
@@ -71,23 +103,23 @@ MRW_DEV uint32_t mrw_lane_own(const struct mrw_transfers *m, uint32_t channel, u
 	return lane;
 }
 
-/* Lanes of the team that have something to do: bit l for lane number l of the launch, of which there are at most 64. One thread. */
-MRW_DEV uint64_t mrw_lanes_active(const struct mrw_transfers *m, uint32_t channel)
+/* Lanes of the team that have something to do. One thread. */
+MRW_DEV struct mrw_lane_set mrw_lanes_active(const struct mrw_transfers *m, uint32_t channel)
 {
 	const struct mrw_args *a = &m->a;
-	uint64_t active = 0;
+	struct mrw_lane_set active = {{0}};
 	for (uint32_t i = 0; i < m->routes; i++) {
-		const struct mrw_route *r = &m->route[i];
+		const struct mrw_route *r = mrw_route_at(m, i);
 		uint32_t own = mrw_lane_own(m, channel, i), lanes = a->layout.lanes;
 		if (own >= lanes)
 			continue;
 		/* The lanes of a pair have all passed the same transfers when a launch begins. */
-		uint64_t first = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, own, mrw_slot_here(a, r->peer))->first;
-		bool all = r->wide || mrw_is_far(a, r->peer) || r->count >= lanes;
+		uint64_t first = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, own, mrw_lane_here(a, r->peer))->first;
+		bool all = r->wide || mrw_lane_is_far(a, r->peer) || r->count >= lanes;
 		for (uint32_t k = 0; k < (all ? lanes : r->count); k++) {
 			uint32_t l = (((uint32_t)first + k) & (lanes - 1)) * m->routes + i;
 			if (l % a->call.channels == channel)
-				active |= 1ull << l;
+				active.word[mrw_lane_word(l)] |= 1ull << l % 64;
 		}
 	}
 	return active;
@@ -98,8 +130,8 @@ MRW_DEV void mrw_lanes_keep(const struct mrw_team *team, const struct mrw_transf
 {
 	const struct mrw_args *a = &m->a;
 	for (uint32_t l = channel + team->index * a->call.channels; l < m->routes << a->layout.lane_shift; l += team->size * a->call.channels) {
-		const struct mrw_route *r = &m->route[l % m->routes];
-		struct mrw_lane *own = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, l / m->routes, mrw_slot_here(a, r->peer));
+		const struct mrw_route *r = mrw_route_at(m, l % m->routes);
+		struct mrw_lane *own = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, l / m->routes, mrw_lane_here(a, r->peer));
 		own->first += r->count;
 		own->place = own->step = 0;
 		own->chunk = 0;
@@ -110,23 +142,26 @@ MRW_DEV void mrw_lanes_keep(const struct mrw_team *team, const struct mrw_transf
 #define MRW_PICK_LEAVE 0xfffffffeu
 
 /* One thread's part: looks at the lanes in turn, from number from on, until one can go on, or none is left. */
-MRW_DEV uint32_t mrw_lanes_pick(const struct mrw_transfers *m, uint32_t seq, uint64_t *active, uint32_t from)
+MRW_DEV uint32_t mrw_lanes_pick(const struct mrw_transfers *m, uint32_t seq, struct mrw_lane_set *active, uint32_t from)
 {
 	const struct mrw_args *a = &m->a;
 	uint64_t since = 0;
-	for (uint32_t idle = 0; *active != 0; idle++) {
-		uint64_t rest = *active >> from << from, before = *active ^ rest;
-		for (uint32_t half = 0; half < 2; half++, rest = before)
+	for (uint32_t idle = 0; mrw_lanes_left(active); idle++) {
+		/* The upper part of from's word, the other words, its lower part. */
+		for (uint32_t part = 0, k = mrw_lane_word(from); part <= MRW_LANE_WORDS; part++, k = k + 1 < MRW_LANE_WORDS ? k + 1 : 0) {
+			uint64_t all = active->word[k], upper = all >> from % 64 << from % 64;
+			uint64_t rest = part == 0 ? upper : part == MRW_LANE_WORDS ? all ^ upper : all;
 			for (; rest != 0; rest &= rest - 1) {
-				uint32_t l = mrw_lowest_bit(rest);
+				uint32_t l = k * 64 + mrw_lowest_bit(rest);
 				struct mrw_stand h;
 				bool ok = true;
 				if (!mrw_stand_find(m, l, &h))
-					*active &= ~(1ull << l);
+					active->word[k] &= ~(1ull << l % 64);
 				else if (mrw_lane_ready(m, &h, seq, &ok))
 					return ok ? l : MRW_PICK_LEAVE;
 			}
-		if (*active != 0 && idle % MRW_POLLS_A_LOOK == MRW_POLLS_A_LOOK - 1) {
+		}
+		if (mrw_lanes_left(active) && idle % MRW_POLLS_A_LOOK == MRW_POLLS_A_LOOK - 1) {
 			since = mrw_transfers_look(m, *active, seq, since, idle / MRW_POLLS_A_LOOK);
 			if (since == 0)
 				return MRW_PICK_LEAVE;
@@ -139,8 +174,10 @@ MRW_DEV uint32_t mrw_lanes_pick(const struct mrw_transfers *m, uint32_t seq, uin
 /* False: the team leaves. */
 MRW_DEV bool mrw_lanes_run(const struct mrw_team *team, const struct mrw_transfers *m, uint32_t channel, uint32_t seq)
 {
-	uint64_t active = team->index == 0 && m->routes > 0 ? mrw_lanes_active(m, channel) : 0;
+	struct mrw_lane_set active = {{0}};
 	uint32_t pick = 0;
+	if (team->index == 0 && m->routes > 0)
+		active = mrw_lanes_active(m, channel);
 	for (;;) {
 		struct mrw_stand h;
 		if (team->index == 0)
@@ -151,7 +188,7 @@ MRW_DEV bool mrw_lanes_run(const struct mrw_team *team, const struct mrw_transfe
 		(void)mrw_stand_find(m, pick, &h);
 		if (!mrw_lane_go(team, m, &h, seq, true))
 			return false;
-		pick = (pick + 1) & 63;
+		pick = (pick + 1) & (64 * MRW_LANE_WORDS - 1);
 	}
 }
 
@@ -178,8 +215,9 @@ MRW_DEV bool mrw_pairwise_begin(const struct mrw_team *team, uint32_t channel, c
 	if (team->index == 0)
 		mrw_store_relaxed(&mine->channel[channel].word, word | MRW_CHANNEL_BUSY);
 	if (poison != 0) {
+		struct mrw_lane_set none = {{0}};
 		if (team->index == 0)
-			mrw_transfers_accuse(mrw_transfers_of(a), 0, 0, poison);
+			mrw_transfers_accuse(mrw_transfers_of(a), none, 0, poison);
 		mrw_leave(a, w, poison);
 		return false;
 	}

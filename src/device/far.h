@@ -14,13 +14,13 @@
 
 /* What lies between two ranks. */
 enum mrw_path {
-	MRW_PATH_NONE, /* nothing goes this way, or it is the rank itself */
+	MRW_PATH_NONE, /* no peers: nothing but transfers goes this way. Or it is the rank itself */
 	MRW_PATH_NEAR, /* mapped memory */
 	MRW_PATH_FAR   /* queue pairs */
 };
 
 struct mrw_far_peer {
-	struct mrw_queue *queue[MRW_MAX_NICS]; /* mrw_far_queue(); NULL unless far */
+	struct mrw_queue *queue[MRW_MAX_NICS]; /* mrw_far_queue(); NULL on this host. Ranks that are no peers have them too: lanes */
 	uint64_t arena;           /* its address for the peer's NICs */
 	uint32_t rkey[MRW_MAX_NICS];
 	uint32_t path;            /* enum mrw_path */
@@ -63,7 +63,7 @@ MRW_DEV bool mrw_is_near(const struct mrw_args *a, uint32_t p)
 	return p != a->rank && (!mrw_spans(a) || a->far->peer[p].path == MRW_PATH_NEAR);
 }
 
-/* This rank and p exchange messages. */
+/* This rank and p are peers in collectives. */
 MRW_DEV bool mrw_is_peer(const struct mrw_args *a, uint32_t p)
 {
 	return p != a->rank && (!mrw_spans(a) || a->far->peer[p].path != MRW_PATH_NONE);
@@ -73,6 +73,23 @@ MRW_DEV bool mrw_is_peer(const struct mrw_args *a, uint32_t p)
 MRW_DEV bool mrw_is_sparse(const struct mrw_args *a)
 {
 	return mrw_spans(a) && (a->layout.tree || a->layout.slots != a->nranks - 1);
+}
+
+/* Lanes go to all ranks, peers or not; to p by queue pairs. */
+MRW_DEV bool mrw_lane_is_far(const struct mrw_args *a, uint32_t p)
+{
+	return mrw_spans(a) && !a->arena[p];
+}
+
+/* Slot of p's lanes in this rank's arena, and of this rank's in p's. */
+MRW_DEV uint32_t mrw_lane_here(const struct mrw_args *a, uint32_t p)
+{
+	return mrw_writer_slot(a->rank, p);
+}
+
+MRW_DEV uint32_t mrw_lane_there(const struct mrw_args *a, uint32_t p)
+{
+	return mrw_writer_slot(p, a->rank);
 }
 
 /* Slot of peer p in this rank's arena, and of this rank in p's. */

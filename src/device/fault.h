@@ -2,7 +2,8 @@
  *
  * The first thread of a rank that finds a fault (or that its rank was told to leave) claims the record, writes it to the page,
  * poisons every peer's arena and its own; everybody else just leaves. Poison is sticky: later operations leave at
- * their begin. */
+ * their begin. Transfers go between any two ranks, and ranks between them may be in no kernel that passes poison on: a fault of a launch of
+ * transfers poisons all ranks, peers or not. */
 #ifndef MRW_FAULT_H
 #define MRW_FAULT_H
 
@@ -80,20 +81,20 @@ MRW_DEV void mrw_write_record(const struct mrw_args *a, struct mrw_record *r, ui
 
 MRW_DEV void mrw_poison(const struct mrw_args *a, uint32_t p, uint64_t cause)
 {
-	if (mrw_is_far(a, p))
+	if (MRW_TRANSFERS ? mrw_lane_is_far(a, p) : mrw_is_far(a, p))
 		mrw_far_poison(a, p, cause);
 	else
 		mrw_store_relaxed(&mrw_control(a, p)->poison, cause);
 }
 
-/* This rank and all its peers must leave. */
+/* This rank and all its peers must leave; a launch of transfers: all ranks. */
 MRW_DEV void mrw_poison_all(const struct mrw_args *a, uint64_t cause)
 {
 	for (uint32_t p = 0; p < a->nranks; p++)
-		if (p == a->rank || mrw_is_near(a, p))
+		if (p == a->rank || mrw_is_near(a, p) || (MRW_TRANSFERS && !mrw_lane_is_far(a, p)))
 			mrw_poison(a, p, cause);
 	for (uint32_t p = 0; mrw_spans(a) && p < a->nranks; p++) /* a full send queue costs time */
-		if (mrw_is_far(a, p))
+		if (MRW_TRANSFERS ? mrw_lane_is_far(a, p) : mrw_is_far(a, p))
 			mrw_poison(a, p, cause);
 }
 

@@ -59,7 +59,7 @@ MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uin
 		mrw_raise(a, MRW_FAULT_MISMATCH, w, 0, 0);
 		return 0;
 	}
-	if (mrw_is_far(a, w.peer) && !mrw_far_alive(a, w.peer, &w.seen)) {
+	if (mrw_lane_is_far(a, w.peer) && !mrw_far_alive(a, w.peer, &w.seen)) { /* a peer, or the other end of a transfer */
 		mrw_raise(a, MRW_FAULT_NIC, w, 0, since_ns ? mrw_clock_ns() - since_ns : 0);
 		return 0;
 	}

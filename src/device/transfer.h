@@ -27,13 +27,20 @@ struct mrw_route {
 	uint8_t reserved;
 };
 
-#define MRW_MAX_ROUTES (2 * MRW_MAX_LANED)
+#define MRW_MAX_ROUTES 64u /* of a CUDA launch: with 32 others, both ways */
+#define MRW_ALL_ROUTES (2 * (MRW_MAX_RANKS - 1))
 #define MRW_LISTED 77u
+
+/* Routes and list of a launch on the host target: as many as there are. */
+struct mrw_lists {
+	const struct mrw_route *route;
+	const struct mrw_transfer *list;
+};
 
 /* A launch's arguments. 4096 bytes of parameters are what every CUDA takes. */
 struct mrw_transfers {
 	struct mrw_args a;     /* first: bodies get a pointer to it */
-	const struct mrw_transfer *more; /* the list if it is longer than MRW_LISTED, else NULL */
+	const struct mrw_lists *more; /* host target: instead of route and list below, or NULL */
 	uint32_t routes;
 	uint32_t selves, first_self; /* pairs (send, recv) of a rank with itself, in a row */
 	struct mrw_route route[MRW_MAX_ROUTES];
@@ -49,7 +56,12 @@ MRW_DEV const struct mrw_transfers *mrw_transfers_of(const struct mrw_args *a)
 
 MRW_DEV const struct mrw_transfer *mrw_transfer_at(const struct mrw_transfers *m, uint32_t index)
 {
-	return (m->more ? m->more : m->list) + index;
+	return (!MRW_ON_CUDA && m->more ? m->more->list : m->list) + index;
+}
+
+MRW_DEV const struct mrw_route *mrw_route_at(const struct mrw_transfers *m, uint32_t index)
+{
+	return (!MRW_ON_CUDA && m->more ? m->more->route : m->route) + index;
 }
 
 /* Both ends of a send must say the same. */
@@ -105,11 +117,11 @@ MRW_DEV_CALL void mrw_record_transfer(const struct mrw_args *a, uint32_t place, 
 	r->channel = place & 0xff;
 	if (!mrw_is_pairwise(a->call.func) && r->kind != MRW_FAULT_MISMATCH)
 		return;
-	const struct mrw_lane *lane = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)t->way, place & 0xff, mrw_slot_here(a, t->peer));
+	const struct mrw_lane *lane = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)t->way, place & 0xff, mrw_lane_here(a, t->peer));
 	uint32_t words = 0, from = 0;
 	for (uint32_t i = 0; i < m->routes; i++)
-		if (m->route[i].peer == t->peer && m->route[i].way == t->way)
-			from = m->route[i].first;
+		if (mrw_route_at(m, i)->peer == t->peer && mrw_route_at(m, i)->way == t->way)
+			from = mrw_route_at(m, i)->first;
 	uint64_t bytes = 0, number = lane->first + ((place >> 8) - 1 - from);
 	bool heard = mrw_line_heard(&a->layout, lane, number, &bytes, &words);
 	if (!mrw_is_pairwise(a->call.func) && !(heard && mrw_line_differs(t, bytes, words)))

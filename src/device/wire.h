@@ -6,7 +6,7 @@
  *
  * Peers. The peers of a rank are those it exchanges anything with: all other ranks; along rails the ranks of its host and the ranks of
  * its rail; in a ring or in trees its neighbours. Everything a peer writes here lies at the peer's slot, a number below mrw_layout.slots; all that is said of peers below
- * holds for each pair of peers by itself.
+ * holds for each pair of peers by itself. Lanes are another matter: all pairs of ranks have them, peers or not, and they lie at slots by rank.
  *
  * Why slots may be reused. Kernels of one rank run one after the other. Kernel s of a rank leaves only after it saw the opening
  * line of seq s of every peer (channel 0). So when kernel s starts here, every peer has started its kernel s-1, hence
@@ -34,7 +34,7 @@
 #include "order.h"
 
 /* Compared at bootstrap: change it with any change of a word's place or meaning. */
-#define MRW_WIRE_VERSION 7u
+#define MRW_WIRE_VERSION 8u
 
 #ifndef MRW_MAX_RANKS         /* a simulation on paper has more */
 #define MRW_MAX_RANKS 64u    /* of a communicator */
@@ -156,11 +156,12 @@ struct mrw_layout {
 	uint32_t counters;          /* round counters a channel: slots, and what fills their line */
 	uint32_t ring;              /* 1: peers are the neighbours in a ring */
 	uint32_t tree;              /* 1: peers are the neighbours in two trees and in a ring; some ranks leave slots empty */
+	uint32_t lane_slots;        /* all other ranks, peers or not: mrw_writer_slot() */
 	uint64_t heard_offset, proof_offset, stuck_offset, rounds_offset; /* mrw_heard_at(), mrw_proof_at(), mrw_stuck_at(), mrw_round_at() */
 	uint64_t packets_offset[MRW_FORMATS], staging_offset[MRW_FORMATS];           /* slots from near_slots on */
 	uint64_t near_packets_offset[MRW_FORMATS], near_staging_offset[MRW_FORMATS]; /* slots below near_slots */
 	uint32_t lines;             /* lines a (channel, slot, parity), one host only; 0: none */
-	uint32_t lanes;             /* of an ordered pair; of all pairs of a rank together at most 64, both ways; 0: no transfers (too many peers) */
+	uint32_t lanes;             /* of an ordered pair; one, or of all pairs of a rank together at most 64, both ways */
 	uint32_t lane_shift;        /* lanes = 1 << lane_shift */
 	uint32_t lane_units;        /* packets a (lane, slot, parity) */
 	uint32_t lane_chunk_bytes;  /* bytes of a lane's staging slot, a multiple of 4096 */
@@ -187,7 +188,6 @@ enum mrw_posted_kind { MRW_POSTED_OPERATION, MRW_POSTED_ROUND, MRW_POSTED_KINDS 
 #define MRW_LANE_PACKETS_BUDGET (512ull << 10)
 #define MRW_LANE_STAGING_BUDGET (3ull << 20)
 #define MRW_MAX_LANES 32u
-#define MRW_MAX_LANED 32u /* peers of a rank that has lanes */
 #define MRW_MAX_LANE_UNITS 512u
 
 /* How a communicator is spread: what a layout is made from. */
@@ -207,7 +207,7 @@ MRW_PURE uint64_t mrw_layout_control(struct mrw_layout *l)
 	l->heard_offset = at;
 	at += (uint64_t)2 * l->slots * sizeof(struct mrw_greeting);
 	l->proof_offset = at;
-	at += (uint64_t)l->slots * MRW_MAX_NICS * 8;
+	at += (uint64_t)l->lane_slots * MRW_MAX_NICS * 8;
 	l->stuck_offset = at;
 	at += (uint64_t)l->slots * 8;
 	at = (at + 127) / 128 * 128;
@@ -240,15 +240,13 @@ MRW_PURE uint64_t mrw_layout_slots(struct mrw_layout *l, uint64_t at, uint32_t s
 /* The lanes, from at on. share: the part of the budgets that they get. Returns where they end. */
 MRW_PURE uint64_t mrw_layout_lanes(struct mrw_layout *l, uint64_t at, uint64_t share)
 {
-	l->lanes_offset = l->lane_packets_offset = l->lane_staging_offset = at;
-	if (l->slots > MRW_MAX_LANED)
-		return at;
+	l->lanes_offset = at;
 	/* A team for every lane each way, if channels allow. */
-	uint32_t lanes = l->channels / (2 * l->slots);
+	uint32_t lanes = l->channels / (2 * l->lane_slots);
 	while ((2u << l->lane_shift) <= lanes && (2u << l->lane_shift) <= MRW_MAX_LANES)
 		l->lane_shift++;
 	l->lanes = 1u << l->lane_shift;
-	uint64_t writers = (uint64_t)l->lanes * l->slots;
+	uint64_t writers = (uint64_t)l->lanes * l->lane_slots;
 	uint64_t units = MRW_LANE_PACKETS_BUDGET / share / (writers * 2 * sizeof(struct mrw_packet));
 	uint64_t chunk = MRW_LANE_STAGING_BUDGET / share / (writers * MRW_LANE_SLOTS);
 	l->lane_units = units > MRW_MAX_LANE_UNITS ? MRW_MAX_LANE_UNITS : (uint32_t)units / 32 * 32;
@@ -270,6 +268,7 @@ MRW_PURE struct mrw_layout mrw_layout_of(const struct mrw_spread *s, uint64_t pa
 	l.ring = s->ring;
 	if (s->ring && l.slots > 2)
 		l.slots = 2;
+	l.lane_slots = s->nranks - 1;
 	l.tree = s->tree > 0;
 	if (s->tree)
 		l.slots = s->tree;
@@ -338,7 +337,7 @@ MRW_PURE struct mrw_layout mrw_layout_tree(uint32_t nranks, uint32_t peers, uint
 	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, 0, staging_budget);
 }
 
-/* Index of writer among the peers of owner, where all ranks are peers: a rank has no slots of its own. */
+/* Index of writer among all ranks but owner: a rank has no slots of its own. Slot of lanes, and of peers where all ranks are peers. */
 MRW_PURE uint32_t mrw_writer_slot(uint32_t owner, uint32_t writer)
 {
 	return writer < owner ? writer : writer - 1;
@@ -355,7 +354,8 @@ MRW_PURE struct mrw_greeting *mrw_heard_at(const struct mrw_layout *l, uint8_t *
 	return (struct mrw_greeting *)(void *)(arena + mrw_heard_offset(l, slot, parity));
 }
 
-/* Token of the path proof at init, by channel (one for each NIC): published after the pattern in staging; partner: mrw_prove(). */
+/* Token of the path proof at init, by channel (one for each NIC) and slot of lanes: published after the pattern in staging, or in a lane's;
+ * partner: mrw_prove(). */
 MRW_PURE uint64_t mrw_proof_offset(const struct mrw_layout *l, uint32_t channel, uint32_t slot)
 {
 	return l->proof_offset + ((uint64_t)slot * MRW_MAX_NICS + channel) * 8;
@@ -434,10 +434,10 @@ MRW_PURE uint64_t mrw_staging_offset(const struct mrw_layout *l, uint32_t format
 	return l->staging_offset[format] + index * l->chunk_bytes;
 }
 
-/* The owner's lane to (OUT) or from (IN) the peer with this slot; what owner says to that peer goes to the other's lane of the other way. */
+/* The owner's lane to (OUT) or from (IN) the rank with this slot of lanes; what owner says to it goes to the other's lane of the other way. */
 MRW_PURE uint64_t mrw_lane_offset(const struct mrw_layout *l, enum mrw_way way, uint32_t lane, uint32_t slot)
 {
-	uint64_t index = ((uint64_t)way * l->lanes + lane) * l->slots + slot;
+	uint64_t index = ((uint64_t)way * l->lanes + lane) * l->lane_slots + slot;
 	return l->lanes_offset + index * sizeof(struct mrw_lane);
 }
 
@@ -446,17 +446,17 @@ MRW_PURE struct mrw_lane *mrw_lane_at(const struct mrw_layout *l, uint8_t *arena
 	return (struct mrw_lane *)(void *)(arena + mrw_lane_offset(l, way, lane, slot));
 }
 
-/* First packet that the peer with this slot puts here on a turn of this parity. */
+/* First packet that the rank with this slot puts here on a turn of this parity. */
 MRW_PURE uint64_t mrw_lane_packets_offset(const struct mrw_layout *l, uint32_t lane, uint32_t slot, uint32_t parity)
 {
-	uint64_t index = ((uint64_t)lane * l->slots + slot) * 2 + parity;
+	uint64_t index = ((uint64_t)lane * l->lane_slots + slot) * 2 + parity;
 	return l->lane_packets_offset + index * l->lane_units * sizeof(struct mrw_packet);
 }
 
 /* Staging of the lane's chunk number chunk. */
 MRW_PURE uint64_t mrw_lane_chunk_offset(const struct mrw_layout *l, uint32_t lane, uint32_t slot, uint64_t chunk)
 {
-	uint64_t index = ((uint64_t)lane * l->slots + slot) * MRW_LANE_SLOTS + chunk % MRW_LANE_SLOTS;
+	uint64_t index = ((uint64_t)lane * l->lane_slots + slot) * MRW_LANE_SLOTS + chunk % MRW_LANE_SLOTS;
 	return l->lane_staging_offset + index * l->lane_chunk_bytes;
 }
 

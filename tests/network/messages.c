@@ -208,12 +208,13 @@ static void predict(const struct mrw_args *a, uint32_t rank, uint32_t p, struct 
 }
 
 /* What rank sends p over each of its NICs when all send each other bytes, as the pair's transfer of this number: for what it sends, and for
- * what it receives. */
-static void predict_exchange(const struct mrw_layout *l, uint64_t number, uint64_t bytes, uint32_t count, struct traffic *nics)
+ * what it receives. Peers greet each other. */
+static void predict_exchange(const struct mrw_layout *l, bool peers, uint64_t number, uint64_t bytes, uint32_t count, struct traffic *nics)
 {
 	uint64_t size = mrw_transfer_chunk_bytes(l, bytes);
 	struct traffic *home = &nics[(number & (l->lanes - 1)) % count];
-	add(&nics[0], sizeof(struct mrw_greeting));
+	if (peers)
+		add(&nics[0], sizeof(struct mrw_greeting));
 	add(home, sizeof(struct mrw_line));
 	add(home, sizeof(struct mrw_line));
 	if (bytes <= mrw_transfer_small(l, false)) {
@@ -285,7 +286,8 @@ static bool make_call(struct world_rank *self, const struct step *s, const uint8
 		struct traffic t[MRW_MAX_NICS] = {{0, 0}};
 		if (!comm->args.far->peer[p].queue[0])
 			continue;
-		predict(&task.args, self->rank, p, t);
+		if (comm->args.far->peer[p].path == MRW_PATH_FAR) /* others: nothing */
+			predict(&task.args, self->rank, p, t);
 		count(self, mrw_func_name(s->func), s->bytes, before, expected, p, t);
 		tell(self, &task.args, p, t);
 	}
@@ -307,7 +309,7 @@ static void make_exchanges(struct world_rank *self, const uint8_t *send, uint8_t
 			struct traffic t[MRW_MAX_NICS] = {{0, 0}};
 			if (!far->peer[p].queue[0])
 				continue;
-			predict_exchange(&comm->args.layout, i, bytes[i], far->nics, t);
+			predict_exchange(&comm->args.layout, far->peer[p].path == MRW_PATH_FAR, i, bytes[i], far->nics, t);
 			count(self, "all_to_all", bytes[i], before, expected, p, t);
 		}
 	}
@@ -334,20 +336,25 @@ static void run(struct world_rank *self)
 	uint8_t *send = calloc(1, ROOM), *recv = calloc(1, ROOM);
 	struct traffic expected[WORLD_MAX_RANKS][MRW_MAX_NICS] = {{{0, 0}}};
 	uint64_t before[WORLD_MAX_RANKS][MRW_MAX_NICS] = {{0}};
-	uint32_t queues = 0;
+	uint32_t queues = 0, linked = 0;
 	if (!send || !recv)
 		abort();
-	for (uint32_t p = 0; p < self->nranks; p++) /* init proved the path: one chunk and a word */
+	for (uint32_t p = 0; p < self->nranks; p++) { /* init proved the path: one chunk, or a grain by a lane, and a word */
+		bool peer = far->peer[p].path == MRW_PATH_FAR;
+		linked += peer;
 		for (uint32_t n = 0; n < far->nics && far->peer[p].queue[0]; n++) {
 			before[p][n] = far->peer[p].queue[n]->reserved;
-			add(&expected[p][n], comm->args.layout.chunk_bytes);
+			add(&expected[p][n], peer ? comm->args.layout.chunk_bytes : MRW_TRANSFER_GRAIN);
 			add(&expected[p][n], 8);
 			queues++;
 		}
+	}
 	if (self->rank == 0)
 		printf("exchanges %llu\n", (unsigned long long)comm->boot->exchanges);
-	uint32_t hosts = hosts_count(self->nranks), per_host = self->nranks / hosts;
-	uint32_t peers = world_rails(self->world) ? hosts - 1 : self->nranks - per_host;
+	uint32_t hosts = hosts_count(self->nranks), others = 0;
+	for (uint32_t p = 0; p < self->nranks; p++)
+		others += hosts_of(p, self->nranks) != hosts_of(self->rank, self->nranks);
+	uint32_t peers = world_rails(self->world) ? hosts - 1 : others;
 	if (world_ring(self->world)) {
 		uint32_t ranks = self->nranks, mine = hosts_of(self->rank, ranks), right = (self->rank + 1) % ranks, left = (self->rank + ranks - 1) % ranks;
 		peers = (hosts_of(right, ranks) != mine ? 1u : 0u) + (hosts_of(left, ranks) != mine ? 1u : 0u);
@@ -355,12 +362,13 @@ static void run(struct world_rank *self)
 	if (world_tree(self->world))
 		peers = tree_peers(self);
 	struct marrow_comm_properties properties = {.size = sizeof properties};
-	if (queues != peers * far->nics || marrow_comm_get_properties(comm, &properties) != MARROW_SUCCESS || properties.queue_pairs != queues)
-		world_fail(self, "%u queue pairs to %u peers, %u reported", queues, peers, properties.queue_pairs);
+	if (linked != peers || queues != others * far->nics || marrow_comm_get_properties(comm, &properties) != MARROW_SUCCESS || properties.queue_pairs != queues)
+		world_fail(self, "%u queue pairs to %u ranks, %u reported; of them %u peers, not %u", queues, others, properties.queue_pairs, linked,
+			   peers);
 	for (size_t i = 0; i < STEPS && !self->failed; i++)
 		if (world_can(self->world, steps[i].func))
 			(void)make_call(self, &steps[i], send, recv, before, expected);
-	if (!world_sparse(self->world) && !self->failed)
+	if (!self->failed)
 		make_exchanges(self, send, recv, before, expected);
 	for (uint32_t p = 0; p < self->nranks; p++)
 		for (uint32_t n = 0; n < far->nics && far->peer[p].queue[0]; n++)

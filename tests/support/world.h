@@ -40,9 +40,9 @@ bool world_rails(const struct world *world);
 bool world_ring(const struct world *world);
 /* True if they are in trees. */
 bool world_tree(const struct world *world);
-/* True if not every rank reaches every other one. */
+/* True if not every rank is a peer of every other one. */
 bool world_sparse(const struct world *world);
-/* Whether a function (enum mrw_func) is possible there: the first five are, and in trees reduce. */
+/* Whether a function (enum mrw_func) is possible there: the first five are, what is made of transfers, and in trees reduce. */
 bool world_can(const struct world *world, uint32_t func);
 /* Marks the rank as failed and prints "rank R: ...". */
 void world_fail(struct world_rank *self, const char *format, ...) __attribute__((format(printf, 2, 3)));

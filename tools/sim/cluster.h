@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { SIM_LEVELS = 4, SIM_LATES = 32, SIM_NAME_BYTES = 48, SIM_MAX_RANKS = 32768 };
+enum { SIM_LEVELS = 4, SIM_LATES = 32, SIM_NAME_BYTES = 48, SIM_MAX_RANKS = 32768, SIM_LIBRARY_RANKS = 64 }; /* the last: MRW_MAX_RANKS of the library itself */
 
 /* Switches that join groups of hosts; what leaves a group goes through its uplinks, thinner than the NICs below by taper. */
 struct sim_level {

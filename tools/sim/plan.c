@@ -150,9 +150,10 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	plan->peers = a->layout.slots;
 	for (uint32_t s = 0; s < a->layout.slots; s++) /* of rank 0: hosts are alike, and in a ring its left neighbour is on another one */
 		plan->far_peers += sim_peer(&sim.reach, 0, s) / sim.gpus != 0;
-	plan->queue_pairs = plan->far_peers * nics;
+	plan->queue_pairs = plan->far_peers * nics; /* the schedule's; up to the library's ranks it makes those for transfers between all, too */
 	plan->arena_bytes = a->layout.bytes;
-	sim_bootstrap_run(c, (a->layout.slots - a->layout.near_slots) * nics, &plan->bootstrap);
+	uint32_t links = a->nranks <= SIM_LIBRARY_RANKS ? a->nranks - 1 : a->layout.slots - a->layout.near_slots;
+	sim_bootstrap_run(c, links * nics, &plan->bootstrap);
 	if (plan->bootstrap.fault[0])
 		sim_fault("bootstrap: %s", plan->bootstrap.fault);
 	return !plan->bootstrap.fault[0];
