@@ -4,140 +4,19 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "choice.h"
+#include "introduction.h"
 #include "mrw_build.h"
 #include "terms.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { MRW_CONCURRENT_COMMS = 4 }; /* communicators whose kernels fit on a device at once */
 #define MRW_DEFAULT_INIT_MS (5ull * 60 * 1000)
 #define MRW_DEFAULT_WAIT_MS (30ull * 60 * 1000)
 #define MRW_PROOF_MS 30000ull
 #define MRW_NOTE_NS 10000000000ull
-#define MRW_HOST_CHANNELS 4u
-
-/* Handles of destroyed communicators, oldest first: a stale handle stays recognisable for as long as possible. */
-static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct marrow_comm *free_first, *free_last;
-static uint64_t generations;
-
-/* Without a system call a process knows by this that it is another one. */
-static uint32_t forks;
-
-static void note_fork(void)
-{
-	forks++;
-}
-
-static void watch_forks(void)
-{
-	pthread_atfork(NULL, NULL, note_fork);
-}
-
-uint32_t mrw_comm_forks(void)
-{
-	return forks;
-}
-
-struct marrow_comm *mrw_comm_take(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	pthread_once(&once, watch_forks);
-	pthread_mutex_lock(&handles_lock);
-	struct marrow_comm *comm = free_first;
-	uint64_t generation = ++generations;
-	if (comm)
-		free_first = comm->next_free;
-	if (!free_first)
-		free_last = NULL;
-	pthread_mutex_unlock(&handles_lock);
-	if (!comm)
-		comm = malloc(sizeof *comm);
-	if (!comm)
-		return NULL;
-	memset(comm, 0, sizeof *comm);
-	comm->generation = generation;
-	comm->forks = forks;
-	comm->page_fd = -1;
-	comm->arena.fd = -1;
-	for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
-		comm->peers[r].fd = -1;
-	pthread_mutex_init(&comm->lock, NULL);
-	return comm;
-}
-
-void mrw_comm_give_back(struct marrow_comm *comm)
-{
-	pthread_mutex_destroy(&comm->lock);
-	__atomic_store_n(&comm->life, MRW_LIFE_FREE, __ATOMIC_RELEASE);
-	pthread_mutex_lock(&handles_lock);
-	comm->next_free = NULL;
-	if (free_last)
-		free_last->next_free = comm;
-	else
-		free_first = comm;
-	free_last = comm;
-	pthread_mutex_unlock(&handles_lock);
-}
-
-/* Destroyed, but not yet to be freed. */
-static struct marrow_comm *deferred;
-
-void mrw_comm_defer(struct marrow_comm *comm)
-{
-	mrw_boot_close(comm->boot);
-	comm->boot = NULL;
-	pthread_mutex_lock(&handles_lock);
-	comm->next_free = deferred;
-	deferred = comm;
-	pthread_mutex_unlock(&handles_lock);
-}
-
-void mrw_comm_sweep(int32_t device)
-{
-	struct marrow_comm *waiting, *next, *stay = NULL, **end = &stay;
-	pthread_mutex_lock(&handles_lock);
-	waiting = deferred;
-	deferred = NULL;
-	pthread_mutex_unlock(&handles_lock);
-	if (!waiting)
-		return;
-	for (struct marrow_comm *comm = waiting; comm; comm = next) {
-		next = comm->next_free;
-		comm->next_free = NULL;
-		if (comm->device.info.ordinal == device && comm->device.runtime->left(&comm->device)) {
-			mrw_log(MRW_LOG_INFO, "the operations of a destroyed communicator have left: its memory is free now");
-			mrw_comm_dismantle(comm);
-			mrw_comm_give_back(comm);
-		} else {
-			*end = comm;
-			end = &comm->next_free;
-		}
-	}
-	pthread_mutex_lock(&handles_lock);
-	*end = deferred;
-	deferred = stay;
-	pthread_mutex_unlock(&handles_lock);
-}
-
-/* What a rank says of itself before memory is made. */
-struct introduction {
-	struct mrw_terms terms;  /* as given */
-	uint64_t process[2];     /* pid and a random number: equal for ranks of one process */
-	uint64_t host[2];        /* hash of the host identity */
-	uint32_t max_ctas;
-	uint32_t refused;        /* 1: its calibration table */
-	cpu_set_t cpus;          /* that it may run on */
-	struct mrw_device_info device;
-	char host_name[128];     /* the identity, for messages */
-};
 
 /* What it says when all its paths are proved. */
 struct conclusion {
@@ -154,41 +33,6 @@ struct offer {
 	struct mrw_arena arena;
 };
 
-static pthread_once_t nonce_once = PTHREAD_ONCE_INIT;
-static uint64_t nonce;
-
-static void nonce_make(void)
-{
-	if (getrandom(&nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
-		nonce = (uint64_t)(uintptr_t)&nonce ^ (uint64_t)getpid() << 32;
-}
-
-static void hash_text(const char *text, uint64_t out[2])
-{
-	out[0] = 0xcbf29ce484222325u;
-	out[1] = 0x9ae16a3b2f90404fu;
-	for (const char *p = text; *p; p++) {
-		out[0] = (out[0] ^ (uint8_t)*p) * 0x100000001b3u;
-		out[1] = (out[1] + (uint8_t)*p) * 0xd6e8feb86659fd93u;
-	}
-}
-
-/* Boot id and network namespace: arenas travel as descriptors over abstract sockets, which reach exactly that far. */
-static void default_host_id(char *text, size_t bytes)
-{
-	char boot[64] = "unknown";
-	struct stat ns;
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		ssize_t n = read(fd, boot, sizeof boot - 1);
-		boot[n > 0 ? n : 0] = 0;
-		boot[strcspn(boot, "\n")] = 0;
-		close(fd);
-	}
-	unsigned long long instance = stat("/proc/self/ns/net", &ns) == 0 ? (unsigned long long)ns.st_ino : 0;
-	snprintf(text, bytes, "%s/%llu", boot, instance);
-}
-
 enum marrow_status mrw_choose_runtime(enum marrow_target target, const struct mrw_runtime **runtime)
 {
 	*runtime = mrw_comm_runtime ? mrw_comm_runtime : &mrw_host_runtime;
@@ -202,154 +46,6 @@ enum marrow_status mrw_choose_runtime(enum marrow_target target, const struct mr
 		return mrw_fail(MARROW_UNSUPPORTED, "the cuda target was asked for, but this %s; use the host target or fix the driver",
 				MRW_HAVE_CUDA ? "machine shows no CUDA device" : "build has no CUDA");
 	return MARROW_SUCCESS;
-}
-
-static void own_cpus(cpu_set_t *cpus)
-{
-	if (sched_getaffinity(0, sizeof *cpus, cpus) == 0)
-		return;
-	/* More CPUs than the set has places: as many as there are. */
-	long n = sysconf(_SC_NPROCESSORS_ONLN);
-	CPU_ZERO(cpus);
-	for (size_t i = 0; i < CPU_SETSIZE && (i == 0 || (long)i < n); i++)
-		CPU_SET(i, cpus);
-}
-
-static void introduce(struct marrow_comm *comm, struct introduction *mine)
-{
-	memset(mine, 0, sizeof *mine);
-	pthread_once(&nonce_once, nonce_make);
-	mine->terms.value[MRW_TERM_VERSION] = MARROW_VERSION;
-	mine->terms.value[MRW_TERM_WIRE] = MRW_WIRE_VERSION;
-	mine->terms.value[MRW_TERM_TARGET] = comm->device.runtime->target;
-	mine->terms.value[MRW_TERM_ALGO] = (uint64_t)(int64_t)comm->asked_algo;
-	if (comm->init.tuning[0]) {
-		comm->tuning = mrw_choice_read(&comm->device, comm->init.tuning, &mine->terms.value[MRW_TERM_TUNING]);
-		mine->refused = comm->tuning == NULL;
-	}
-	mine->process[0] = (uint64_t)getpid();
-	mine->process[1] = nonce;
-	if (comm->init.host_id[0])
-		snprintf(mine->host_name, sizeof mine->host_name, "%s", comm->init.host_id);
-	else
-		default_host_id(mine->host_name, sizeof mine->host_name);
-	hash_text(mine->host_name, mine->host);
-	mine->max_ctas = comm->max_ctas;
-	own_cpus(&mine->cpus);
-	mine->device = comm->device.info;
-	const char *blocking = mrw_env_foreign("CUDA_LAUNCH_BLOCKING");
-	mine->device.shared = comm->device.runtime->target == MARROW_TARGET_CUDA && blocking && strcmp(blocking, "1") == 0;
-}
-
-static bool same_process(const struct introduction *a, const struct introduction *b)
-{
-	return a->process[0] == b->process[0] && a->process[1] == b->process[1];
-}
-
-static bool same_host(const struct introduction *a, const struct introduction *b)
-{
-	return memcmp(a->host, b->host, sizeof a->host) == 0;
-}
-
-static bool same_device(const struct introduction *a, const struct introduction *b)
-{
-	return memcmp(a->device.uuid, b->device.uuid, sizeof a->device.uuid) == 0;
-}
-
-static enum marrow_status compare_terms(const struct marrow_comm *comm, const struct mrw_terms *all)
-{
-	uint32_t rank;
-	enum mrw_term term;
-	char text[MRW_ERROR_TEXT_BYTES];
-	if (!mrw_terms_differ(all, comm->nranks, &rank, &term))
-		return MARROW_SUCCESS;
-	mrw_terms_text(&all[rank], &all[0], term, mrw_boot_name(comm->boot, rank), mrw_boot_name(comm->boot, 0), text, sizeof text);
-	return mrw_fail(MARROW_MISMATCH, "%s", text);
-}
-
-/* A table that one rank refuses, because its machine is another one perhaps, is used by none. */
-static void drop_refused(struct marrow_comm *comm, struct introduction *all)
-{
-	uint32_t first = 0;
-	while (first < comm->nranks && !all[first].refused)
-		first++;
-	if (first == comm->nranks)
-		return;
-	if (comm->tuning)
-		mrw_log(MRW_LOG_WARN, "MARROW_TUNING: %s refused its table (see its warning): no rank of this communicator uses one", mrw_boot_name(comm->boot, first));
-	free(comm->tuning);
-	comm->tuning = NULL;
-	for (uint32_t r = 0; r < comm->nranks; r++)
-		all[r].terms.value[MRW_TERM_TUNING] = 0;
-}
-
-/* Everything in which ranks must agree; every rank reaches the same verdict. */
-static enum marrow_status compare(struct marrow_comm *comm, struct introduction *all)
-{
-	struct mrw_terms terms[MRW_MAX_RANKS];
-	if (comm->nranks > MRW_MAX_RANKS)
-		return mrw_fail(MARROW_UNSUPPORTED, "%u ranks: at most %u", comm->nranks, MRW_MAX_RANKS);
-	drop_refused(comm, all);
-	for (uint32_t r = 0; r < comm->nranks; r++)
-		terms[r] = all[r].terms;
-	MRW_TRY(compare_terms(comm, terms));
-	for (uint32_t r = 0; r < comm->nranks; r++)
-		for (uint32_t q = 0; q < r; q++)
-			if (all[r].device.shared && same_process(&all[q], &all[r]))
-				return mrw_fail(MARROW_INVALID_USAGE, "CUDA_LAUNCH_BLOCKING is set and ranks %u and %u share a process: the first launch "
-						"would wait for the second for ever; unset it", q, r);
-	return MARROW_SUCCESS;
-}
-
-/* Streams that share a hardware queue wait for each other: a rank's kernel then stands behind one that waits for it. */
-static void warn_of_queues(const struct marrow_comm *comm, const struct introduction *all)
-{
-	const char *queues = mrw_env_foreign("CUDA_DEVICE_MAX_CONNECTIONS");
-	if (comm->device.runtime->target != MARROW_TARGET_CUDA || (queues && atoi(queues) > 8))
-		return;
-	for (uint32_t r = 0; r < comm->rank; r++)
-		if (same_process(&all[r], &all[comm->rank]) && same_device(&all[r], &all[comm->rank])) {
-			mrw_log(MRW_LOG_WARN, "ranks %u and %u share a process and a device: set CUDA_DEVICE_MAX_CONNECTIONS=32 before CUDA starts, or "
-				"keep to few streams; 8 hardware queues for all streams can make a rank wait for itself", r, comm->rank);
-			return;
-		}
-}
-
-/* The channel cap under which all ranks of every device and a few communicators are resident at once. */
-static uint32_t agree_channels(const struct marrow_comm *comm, const struct introduction *all)
-{
-	bool host = comm->device.runtime->target == MARROW_TARGET_HOST;
-	uint32_t cap = host ? MRW_HOST_CHANNELS : MRW_MAX_CHANNELS;
-	for (uint32_t r = 0; r < comm->nranks; r++) {
-		uint32_t sharing = 0;
-		for (uint32_t q = 0; q < comm->nranks; q++)
-			sharing += same_device(&all[r], &all[q]);
-		uint32_t fit = all[r].device.blocks / (sharing * MRW_CONCURRENT_COMMS);
-		if (!host && fit < cap)
-			cap = fit;
-	}
-	/* A cap is hard; on the host target it may also raise the default. */
-	bool asked = false;
-	for (uint32_t r = 0; r < comm->nranks; r++) {
-		if (all[r].max_ctas && (all[r].max_ctas < cap || (host && !asked)))
-			cap = all[r].max_ctas;
-		asked = asked || all[r].max_ctas;
-	}
-	return cap ? cap : 1;
-}
-
-/* CPUs that ranks of a host may run on, all together; of the host that has the fewest. */
-static uint32_t least_cores(const struct marrow_comm *comm, const struct introduction *all)
-{
-	int least = CPU_SETSIZE;
-	for (uint32_t r = 0; r < comm->nranks; r++) {
-		cpu_set_t cpus = all[r].cpus;
-		for (uint32_t q = 0; q < comm->nranks; q++)
-			if (same_host(&all[q], &all[r]))
-				CPU_OR(&cpus, &cpus, &all[q].cpus);
-		least = CPU_COUNT(&cpus) < least ? CPU_COUNT(&cpus) : least;
-	}
-	return least > 0 ? (uint32_t)least : 1;
 }
 
 /* All ranks come to this failure by the same exchange. Slower ones are still in it: this one's hanging up is no news to them. */
@@ -381,7 +77,7 @@ static enum marrow_status agree(struct marrow_comm *comm, enum marrow_status min
 }
 
 /* Kernels that reach other hosts are others, and fewer of them may fit. */
-static enum marrow_status load_spanning(struct marrow_comm *comm, struct introduction *all)
+static enum marrow_status load_spanning(struct marrow_comm *comm, struct mrw_introduction *all)
 {
 	struct mrw_device *d = &comm->device;
 	uint32_t blocks[MRW_MAX_RANKS];
@@ -395,12 +91,12 @@ static enum marrow_status load_spanning(struct marrow_comm *comm, struct introdu
 }
 
 /* Descriptors of other processes' arenas; fds[r] stays as it is where there is none. */
-static enum marrow_status swap_fds(struct marrow_comm *comm, const struct introduction *all, int *fds)
+static enum marrow_status swap_fds(struct marrow_comm *comm, const struct mrw_introduction *all, int *fds)
 {
 	uint32_t others[MRW_MAX_RANKS], count = 0;
 	int received[MRW_MAX_RANKS];
 	for (uint32_t r = 0; r < comm->nranks; r++)
-		if (same_host(&all[r], &all[comm->rank]) && !same_process(&all[r], &all[comm->rank]))
+		if (mrw_same_host(&all[r], &all[comm->rank]) && !mrw_same_process(&all[r], &all[comm->rank]))
 			others[count++] = r;
 	if (count == 0)
 		return MARROW_SUCCESS;
@@ -410,16 +106,16 @@ static enum marrow_status swap_fds(struct marrow_comm *comm, const struct introd
 	return MARROW_SUCCESS;
 }
 
-static enum marrow_status map_peers(struct marrow_comm *comm, const struct introduction *all, struct offer *offers, const int *fds)
+static enum marrow_status map_peers(struct marrow_comm *comm, const struct mrw_introduction *all, struct offer *offers, const int *fds)
 {
 	struct mrw_device *d = &comm->device;
 	for (uint32_t r = 0; r < comm->nranks; r++) {
-		bool near = same_process(&all[r], &all[comm->rank]);
+		bool near = mrw_same_process(&all[r], &all[comm->rank]);
 		if (r == comm->rank) {
 			comm->args.arena[r] = comm->arena.base;
 			continue;
 		}
-		if (!same_host(&all[r], &all[comm->rank]))
+		if (!mrw_same_host(&all[r], &all[comm->rank]))
 			continue;
 		offers[r].arena.fd = fds[r];
 		enum marrow_status status = d->runtime->arena_map(d, &offers[r].arena, near, &comm->peers[r]);
@@ -451,7 +147,7 @@ static struct mrw_terms outcome(const struct marrow_comm *comm)
 	return t;
 }
 
-static enum marrow_status share_memory(struct marrow_comm *comm, const struct introduction *all)
+static enum marrow_status share_memory(struct marrow_comm *comm, const struct mrw_introduction *all)
 {
 	struct offer mine, offers[MRW_MAX_RANKS];
 	struct mrw_terms terms[MRW_MAX_RANKS];
@@ -466,7 +162,7 @@ static enum marrow_status share_memory(struct marrow_comm *comm, const struct in
 	MRW_TRY(mrw_boot_allgather(comm->boot, &mine, offers, sizeof mine));
 	for (uint32_t r = 0; r < comm->nranks; r++)
 		terms[r] = offers[r].terms;
-	enum marrow_status status = compare_terms(comm, terms);
+	enum marrow_status status = mrw_compare_terms(comm, terms);
 	if (status != MARROW_SUCCESS)
 		return fail_together(comm, status);
 	if (mine.status != MARROW_SUCCESS)
@@ -488,7 +184,7 @@ static enum marrow_status share_memory(struct marrow_comm *comm, const struct in
 }
 
 /* Ranks on other hosts: NICs, and a queue pair on each to each far peer. */
-static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct introduction *all)
+static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct mrw_introduction *all)
 {
 	struct mrw_network_place place = {.rank = comm->rank, .reach = &comm->reach, .local = comm->reach.local[comm->rank],
 					  .near_count = comm->near_count, .nics = comm->init.nics, .first_host = all[0].host_name};
@@ -497,7 +193,7 @@ static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct int
 		if (comm->reach.host[r] == comm->reach.host[comm->rank])
 			place.gpus[comm->reach.local[r]] = all[r].device.bus;
 	for (uint32_t r = 0; r < comm->nranks && !place.other_rank; r++)
-		if (!same_host(&all[r], &all[0])) {
+		if (!mrw_same_host(&all[r], &all[0])) {
 			place.other_host = all[r].host_name;
 			place.other_rank = r;
 		}
@@ -516,12 +212,12 @@ static enum marrow_status reach_hosts(struct marrow_comm *comm, const struct int
 }
 
 /* Who is where, and who is whose peer. */
-static enum marrow_status place_ranks(struct marrow_comm *comm, const struct introduction *all)
+static enum marrow_status place_ranks(struct marrow_comm *comm, const struct mrw_introduction *all)
 {
 	uint32_t host[MRW_MAX_RANKS];
 	for (uint32_t r = 0; r < comm->nranks; r++) {
 		host[r] = 0;
-		while (!same_host(&all[host[r]], &all[r]))
+		while (!mrw_same_host(&all[host[r]], &all[r]))
 			host[r]++;
 	}
 	comm->reach = mrw_reach_of(comm->nranks, host, comm->asked_algo);
@@ -574,7 +270,7 @@ static enum marrow_status conclude(struct marrow_comm *comm)
 			MRW_LINE_BYTES);
 	mrw_choice_prepare(comm, comm->tuning);
 	mrw_choice_tell_all(comm);
-	enum marrow_status status = compare_terms(comm, terms);
+	enum marrow_status status = mrw_compare_terms(comm, terms);
 	return status == MARROW_SUCCESS ? status : fail_together(comm, status);
 }
 
@@ -615,7 +311,7 @@ static enum marrow_status join(struct marrow_comm *comm)
 	struct mrw_boot_options options = {comm->timeout_ms ? comm->timeout_ms : MRW_DEFAULT_INIT_MS, comm->init.ifname,
 					   comm->init.without, comm->init.parent ? comm->init.parent->boot : NULL,
 					   comm->init.members};
-	struct introduction mine, *all = NULL;
+	struct mrw_introduction mine, *all = NULL;
 	struct mrw_page *page = NULL;
 	enum marrow_status status;
 	bool host = d->runtime->target == MARROW_TARGET_HOST;
@@ -626,20 +322,20 @@ static enum marrow_status join(struct marrow_comm *comm)
 		status = mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u ranks", comm->nranks);
 		goto fail;
 	}
-	introduce(comm, &mine);
+	mrw_introduce(comm, &mine);
 	MRW_TRY_GOTO(mrw_boot_allgather(comm->boot, &mine, all, sizeof mine));
-	status = compare(comm, all);
+	status = mrw_introductions_compare(comm, all);
 	if (status == MARROW_SUCCESS)
 		status = place_ranks(comm, all);
 	if (status != MARROW_SUCCESS) {
 		(void)fail_together(comm, status);
 		goto fail;
 	}
-	warn_of_queues(comm, all);
+	mrw_warn_of_queues(comm, all);
 	if (comm->hosts > 1)
 		MRW_TRY_GOTO(load_spanning(comm, all));
-	comm->channel_cap = agree_channels(comm, all);
-	comm->cores = least_cores(comm, all);
+	comm->channel_cap = mrw_agree_channels(comm, all);
+	comm->cores = mrw_least_cores(comm, all);
 	comm->args.layout = mrw_reach_fit(&comm->reach, &comm->channel_cap, host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
 	comm->args.spin_limit = spin_limit(comm);
 	if (host) {

@@ -28,7 +28,7 @@ LINE_HOST = "src/device/line_host.h"
 RUN = "src/collectives/run_host.h"
 MOVE_BULK = "src/collectives/move_bulk.h"
 LAUNCH = "src/launch.c"
-COMM = "src/comm.c"
+INTRODUCTION = "src/introduction.c"
 TERMS = "src/terms.c"
 TUNING = "src/collectives/tuning.c"
 POST = "src/proxyless/post.h"
@@ -196,8 +196,8 @@ MUTANTS = [
     Mutant("no vote after a step", [(LANE, "\tok = !mrw_team_any(team, !ok);\n\tif (team->index == 0)", "\tif (team->index == 0)")], ["tsan exchanges", "exchanges teams"]),
     Mutant("nobody is told which lane goes on", [(TEAM, "\tmrw_team_sync(team);\n\treturn (uint32_t)", "\treturn (uint32_t)")], ["team", "exchanges teams"], extra=True),
     Mutant("idle lanes stay behind", [(LANES, "own->first += r->count;", "own->first += own->place ? r->count : 0;")], ["exchanges"], extra=True),
-    Mutant("a lane is waited for alone", [(LANES, "for (; rest != 0; rest &= rest - 1) {\n\t\t\t\tuint32_t l = mrw_lowest_bit(rest);",
-                                           "for (; rest != 0; rest = 0) {\n\t\t\t\tuint32_t l = mrw_lowest_bit(*active);")],
+    Mutant("a lane is waited for alone", [(LANES, "for (; rest != 0; rest &= rest - 1) {\n\t\t\t\tuint32_t l = k * 64 + mrw_lowest_bit(rest);",
+                                           "for (; rest != 0; rest = 0) {\n\t\t\t\tuint32_t l = active->word[0] ? mrw_lowest_bit(active->word[0]) : 64 + mrw_lowest_bit(active->word[1]);")],
            ["exchanges"]),
     Mutant("the last of a lane's chunks is lost", [(SCHEDULE, "((all - 1 - first) >> l->lane_shift) + 1 : 0", "((all - 1 - first) >> l->lane_shift) + (all < 4) : 0")], ["schedule"], extra=True),
     Mutant("calls of a group change places", [(EXCHANGE, "const struct mrw_transfer *list = list_of(tasks[i]);\n\t\tfor (uint32_t k = 0; k < tasks[i]->listed; k++)",
@@ -360,9 +360,9 @@ MUTANTS = [
     Mutant("the root does not go on listening", [("src/boot_setup.c", "MRW_TRY_GOTO(listen_again(&setup));", "")], ["shrink"]),
 
     # What ranks agree on.
-    Mutant("an algorithm that only some ranks ask for passes", [(COMM, "\tmine->terms.value[MRW_TERM_ALGO] = (uint64_t)(int64_t)comm->forced_algo;\n", "")],
+    Mutant("an algorithm that only some ranks ask for passes", [(INTRODUCTION, "\tmine->terms.value[MRW_TERM_ALGO] = (uint64_t)(int64_t)comm->asked_algo;\n", "")],
            ["split"]),
-    Mutant("a rank's own limit of channels counts", [(COMM, "if (all[r].max_ctas && (all", "if (r == comm->rank && all[r].max_ctas && (all")],
+    Mutant("a rank's own limit of channels counts", [(INTRODUCTION, "if (all[r].max_ctas && (all", "if (r == comm->rank && all[r].max_ctas && (all")],
            ["lifetimes"]),
     Mutant("the last rank's terms are not looked at", [(TERMS, "*rank < nranks; (*rank)++", "*rank + 1 < nranks; (*rank)++")], ["terms"]),
 
