@@ -28,6 +28,8 @@ const char *marrow_last_error(const struct marrow_comm *comm)
 		snprintf(text, sizeof text, "%s", mrw_error_text());
 	} else if (!is_handle(comm, MRW_LIFE_LIVE) && !is_handle(comm, MRW_LIFE_FINALIZED)) {
 		snprintf(text, sizeof text, "not a live communicator");
+	} else if (comm->forks != mrw_comm_forks()) { /* whoever held the lock is in another process */
+		snprintf(text, sizeof text, "a communicator of the process that this one was forked from");
 	} else {
 		pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&comm->lock;
 		pthread_mutex_lock(lock);
@@ -170,7 +172,7 @@ enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct mar
 		algo = config.algo;
 	comm->asked_algo = comm->forced_algo = algo[0] ? mrw_algo_from_name(algo) : -1;
 	if (algo[0] && comm->asked_algo < 0)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "algorithm \"%s\": use oneshot, lines, twoshot, bulk, railshot, rail or ring (MARROW_ALGO, config.algo)", algo);
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "algorithm \"%s\": use oneshot, lines, twoshot, bulk, railshot, rail, ring, treeshot or tree (MARROW_ALGO, config.algo)", algo);
 	if (config.host_id)
 		host_id = config.host_id;
 	if (strlen(host_id) >= sizeof comm->init.host_id)
@@ -330,14 +332,16 @@ enum marrow_status marrow_comm_explain(const struct marrow_comm *comm, const cha
 	if (elem == 0 || count > INT64_MAX / elem)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_explain: %zu elements of type %d: use enum marrow_type, and fewer bytes than 2^63",
 				count, (int)type);
-	struct mrw_plan plan = mrw_comm_choose(comm, (enum mrw_func)func, func == MRW_FUNC_BARRIER ? 0 : (uint64_t)count * elem);
+	MRW_TRY(mrw_check_reach(comm, (enum mrw_func)func));
+	uint64_t bytes = func == MRW_FUNC_BARRIER ? 0 : (uint64_t)count * elem;
+	struct mrw_plan plan = mrw_comm_choose(comm, (enum mrw_func)func, bytes);
 	memset(&c, 0, sizeof c);
 	c.size = choice->size;
 	c.algo = mrw_algo_name(plan.algo);
 	c.reason = plan.reason;
 	c.channels = plan.channels;
 	c.chunk_bytes = plan.chunk_bytes;
-	c.predicted_ns = mrw_choice_predict(comm, (enum mrw_func)func, (uint64_t)count * elem, plan.algo);
+	c.predicted_ns = mrw_choice_predict(comm, (enum mrw_func)func, bytes, plan.algo);
 	memcpy(choice, &c, c.size);
 	return MARROW_SUCCESS;
 }

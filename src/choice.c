@@ -5,8 +5,10 @@
 #include "terms.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -52,10 +54,15 @@ void mrw_machine_name(const struct mrw_device *d, char *text, size_t bytes)
 
 static bool read_file(const char *path, char *bytes, size_t *count, struct mrw_tuning_error *error)
 {
-	FILE *f = fopen(path, "re");
+	struct stat status;
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* who opened a pipe would wait for its writer, and all ranks for this one */
+	bool regular = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+	FILE *f = regular ? fdopen(fd, "r") : NULL;
 	error->line = 0;
 	if (!f) {
-		snprintf(error->text, sizeof error->text, "cannot be opened: %s", strerror(errno));
+		snprintf(error->text, sizeof error->text, "cannot be opened: %s", fd >= 0 && !regular ? "it is no file" : strerror(errno));
+		if (fd >= 0)
+			close(fd);
 		return false;
 	}
 	*count = fread(bytes, 1, MRW_TUNING_FILE_BYTES + 1, f);
@@ -155,12 +162,26 @@ void mrw_choice_tell(struct marrow_comm *comm, enum mrw_func func, uint64_t byte
 		     mrw_algo_name(plan->algo), plan->channels, plan->chunk_bytes, plan->lag, plan->reason, predicted);
 }
 
+/* The algorithm that was asked for can carry some call here. */
+static bool can_force(const struct marrow_comm *comm)
+{
+	struct mrw_select_input in = input(comm);
+	bool can = false;
+	for (uint32_t f = 0; f < MRW_FUNC_COUNT && !can; f++) {
+		in.func = (enum mrw_func)f;
+		in.bytes = f == MRW_FUNC_BARRIER ? 0 : 1;
+		can = mrw_select_can(&in, (enum mrw_algo)comm->forced_algo);
+	}
+	return can;
+}
+
 /* "oneshot to 512, bulk" */
 void mrw_choice_tell_all(const struct marrow_comm *comm)
 {
 	if (comm->rank != 0)
 		return;
-	if (comm->forced_algo >= 0 && mrw_choice_predict(comm, MRW_FUNC_ALL_REDUCE, 1, (enum mrw_algo)comm->forced_algo) == 0)
+	/* A child of a split has its parent's wish, which was heard there. */
+	if (comm->forced_algo >= 0 && !comm->init.parent && !can_force(comm))
 		mrw_log(MRW_LOG_WARN, "MARROW_ALGO=%s or config.algo has no effect: %u ranks on %u hosts%s have no such algorithm",
 			mrw_algo_name((enum mrw_algo)comm->forced_algo), comm->nranks, comm->hosts,
 			comm->forced_algo == MRW_ALGO_LINES && comm->hosts == 1 ? ", whose lines do not arrive whole," : "");

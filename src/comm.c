@@ -32,6 +32,7 @@ struct offer {
 	struct mrw_terms terms;  /* as they came out: how the arena is laid out */
 	struct mrw_arena arena;
 };
+_Static_assert(sizeof(struct offer) == 144, "tools/sim/bootstrap.c counts with as many bytes");
 
 enum marrow_status mrw_choose_runtime(enum marrow_target target, const struct mrw_runtime **runtime)
 {
@@ -135,13 +136,13 @@ static struct mrw_terms outcome(const struct marrow_comm *comm)
 {
 	const struct mrw_layout *l = &comm->args.layout;
 	const uint64_t parts[] = {l->bytes, l->slots, l->near_slots, l->cells, l->units, l->chunk_bytes, l->lines, l->lanes, l->lane_units,
-				  l->lane_chunk_bytes, l->outbox}; /* what decides all the rest */
+				  l->lane_chunk_bytes, l->lane_slots, l->packet_formats, l->ring, l->tree, l->outbox}; /* what decides all the rest */
 	struct mrw_terms t;
 	memset(&t, 0, sizeof t);
 	t.value[MRW_TERM_CHANNELS] = comm->channel_cap;
 	t.value[MRW_TERM_HOSTS] = comm->hosts;
 	t.value[MRW_TERM_RANKS_A_HOST] = comm->reach.per_host;
-	t.value[MRW_TERM_WAYS] = comm->reach.rails ? 1 : comm->reach.ring ? 2 : 0;
+	t.value[MRW_TERM_WAYS] = comm->reach.rails ? 1 : comm->reach.ring ? 2 : comm->reach.tree ? 3 : 0;
 	t.value[MRW_TERM_NICS] = comm->network ? mrw_network_nics(comm->network) : 0;
 	t.value[MRW_TERM_LAYOUT] = mrw_terms_digest(0, parts, sizeof parts);
 	return t;
@@ -379,6 +380,10 @@ enum marrow_status mrw_comm_build(struct marrow_comm *comm)
 {
 	enum marrow_status status;
 	mrw_log_set_rank((int32_t)comm->rank);
+	if (comm->forks != mrw_comm_forks()) {
+		status = mrw_fail(MARROW_INVALID_USAGE, "init of rank %u: this process was forked from the one that began it", comm->rank);
+		goto fail;
+	}
 	MRW_TRY_GOTO(mrw_comm_open(comm));
 	comm->args.rank = comm->rank;
 	comm->args.nranks = comm->nranks;

@@ -20,7 +20,8 @@ static void note_fork(void)
 
 static void watch_forks(void)
 {
-	pthread_atfork(NULL, NULL, note_fork);
+	if (pthread_atfork(NULL, NULL, note_fork) != 0)
+		mrw_log(MRW_LOG_WARN, "no memory to notice forks: keep communicators to the process that made them");
 }
 
 uint32_t mrw_comm_forks(void)
@@ -94,7 +95,7 @@ void mrw_comm_sweep(int32_t device)
 	for (struct marrow_comm *comm = waiting; comm; comm = next) {
 		next = comm->next_free;
 		comm->next_free = NULL;
-		if (comm->device.info.ordinal == device && comm->device.runtime->left(&comm->device)) {
+		if (comm->forks == forks && comm->device.info.ordinal == device && comm->device.runtime->left(&comm->device)) {
 			mrw_log(MRW_LOG_INFO, "the operations of a destroyed communicator have left: its memory is free now");
 			mrw_comm_dismantle(comm);
 			mrw_comm_give_back(comm);

@@ -18,6 +18,7 @@ struct mrw_introduction {
 	struct mrw_device_info device;
 	char host_name[128];     /* the identity, for messages */
 };
+_Static_assert(sizeof(struct mrw_introduction) == 440, "tools/sim/bootstrap.c counts with as many bytes");
 
 /* This rank's; reads its calibration table into comm->tuning. */
 void mrw_introduce(struct marrow_comm *comm, struct mrw_introduction *mine);

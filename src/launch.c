@@ -227,8 +227,7 @@ static uint64_t blocks_digest(const uint64_t *ends, uint32_t nranks)
 	return h ? h : 1;
 }
 
-/* These know no way along rails or in a ring, nor does the second one in trees. */
-static enum marrow_status check_reach(const struct marrow_comm *comm, enum mrw_func func)
+enum marrow_status mrw_check_reach(const struct marrow_comm *comm, enum mrw_func func)
 {
 	bool sparse = comm->reach.rails || comm->reach.ring || comm->reach.tree;
 	if (comm->nranks == 1 || !sparse || (func != MRW_FUNC_REDUCE_SCATTER_V && (func != MRW_FUNC_REDUCE || comm->reach.tree)))
@@ -260,7 +259,7 @@ static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, con
 	if (mrw_has_root(func) && root >= comm->nranks)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: root %u, but the communicator has ranks 0 to %u", mrw_func_name(func), root,
 				comm->nranks - 1);
-	MRW_TRY(check_reach(comm, func));
+	MRW_TRY(mrw_check_reach(comm, func));
 	MRW_TRY(check_op(comm, func, type, op));
 	if (func != MRW_FUNC_BROADCAST || root == comm->rank)
 		MRW_TRY(mrw_check_buffer(comm, func, "send", send, send_bytes));

@@ -75,8 +75,17 @@ static void find_nearest(struct mrw_network_place *place)
 	char usable[1024], more[MRW_MAX_NICS * MRW_NEAREST_NAME_BYTES] = "";
 	struct mrw_nearest *nearest = &place->nearest;
 	memset(nearest, 0, sizeof *nearest);
-	if (place->nics[0] || !place->gpus[place->local][0] || mrw_nic_list(usable, sizeof usable) != MARROW_SUCCESS)
+	if (place->nics[0] || !place->gpus[place->local][0]) {
+		mrw_log(MRW_LOG_INFO, "rank %u takes NICs by its number on the host: %s", place->rank, place->nics[0] ? "some are named" : "it has no GPU");
 		return;
+	}
+	mrw_error_quiet(true);
+	enum marrow_status status = mrw_nic_list(usable, sizeof usable);
+	mrw_error_quiet(false);
+	if (status != MARROW_SUCCESS) {
+		mrw_log(MRW_LOG_INFO, "rank %u takes NICs by its number on the host: %s", place->rank, mrw_error_text());
+		return;
+	}
 	mrw_nearest_find(nearest, "/sys", place->gpus, place->near_count, place->local, usable);
 	for (uint32_t i = 1; i < nearest->count; i++)
 		snprintf(more + strlen(more), sizeof more - strlen(more), "%s%s", i > 1 ? ", " : "; then ", nearest->name[i]);

@@ -14,14 +14,15 @@ check_hosts() {
 	for step in local topo self; do
 		wanted "$step" && steps=$steps,$step
 	done
-	here=("$root/scripts/cluster_check" --local --bin "$bin" --port "${port:-29600}" --target "$target" --log "$log")
+	here=("$root/scripts/cluster_check" --local --bin "$bin" --port "${port:-29600}" --target "$target")
 	[ -z "$nics" ] || here+=(--nics "$nics")
 	for variable in "${!MARROW_NIC_@}"; do
 		here=(env "$variable=${!variable}" "${here[@]}")
 	done
 	[ -z "$fs" ] || here+=(--root "$fs")
 	for host in ${hosts//,/ }; do
-		on_host "$host" "${here[@]}" --only "${steps:-,local}" >"$log/host-$host.log" 2>&1 &
+		# A directory each: the file system may be one for all.
+		on_host "$host" "${here[@]}" --log "$log/$host" --only "${steps:-,local}" >"$log/host-$host.log" 2>&1 &
 		all+=($!)
 	done
 	before=$failed

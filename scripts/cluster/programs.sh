@@ -63,8 +63,11 @@ run_all() {
 	shift
 	turn=$((turn + 1))
 	shared=(env "LD_LIBRARY_PATH=$LD_LIBRARY_PATH" "MARROW_TIMEOUT_MS=${MARROW_TIMEOUT_MS:-60000}")
-	for variable in "${!MARROW_NIC@}"; do
-		shared+=("$variable=${!variable}")
+	for variable in "${!MARROW_@}"; do
+		case $variable in
+		MARROW_RANK | MARROW_NRANKS | MARROW_ROOT | MARROW_HOST_ID | MARROW_TIMEOUT_MS) ;;
+		*) shared+=("$variable=${!variable}") ;;
+		esac
 	done
 	if [ -n "$rank" ]; then
 		at=${meet%:*}:$((${meet##*:} + turn))

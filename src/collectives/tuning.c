@@ -297,11 +297,13 @@ bool mrw_tuning_put(struct mrw_tuning *tuning, const struct mrw_tuning_shape *sh
 	if (count == 0 || count > MRW_TUNING_ROWS_A_CALL || rows[count - 1].most != UINT64_MAX || at == MRW_TUNING_SHAPES)
 		return false;
 	for (uint32_t i = 0; i < tuning->nrows; i++)
-		if (tuning->rows[i].shape != at || tuning->rows[i].func != func)
-			tuning->rows[kept++] = tuning->rows[i];
-	tuning->nrows = kept;
+		kept += tuning->rows[i].shape != at || tuning->rows[i].func != func;
 	if (kept + count > MRW_TUNING_ROWS)
 		return false;
+	kept = 0;
+	for (uint32_t i = 0; i < tuning->nrows; i++)
+		if (tuning->rows[i].shape != at || tuning->rows[i].func != func)
+			tuning->rows[kept++] = tuning->rows[i];
 	if (at == tuning->nshapes)
 		tuning->shapes[tuning->nshapes++] = *shape;
 	/* Behind the shape's other rows, for they are written in this order. */
@@ -337,5 +339,5 @@ bool mrw_tuning_write(const struct mrw_tuning *tuning, FILE *file)
 				fprintf(file, "%llu\n", (unsigned long long)row->most);
 		}
 	}
-	return !ferror(file);
+	return fflush(file) == 0 && !ferror(file);
 }

@@ -1,7 +1,7 @@
 /* tuning.h - a calibration table: what was measured on a machine, in a text file, stands above the cost model. Pure: no file is opened here.
  *
  *     marrow-tuning 1
- *     library 0.1.0 wire 6
+ *     library 0.1.0 wire 8
  *     machine host, AMD EPYC 7B13, 2 CPUs
  *     shape ranks 2 hosts 1 fullest 2 peers all
  *     all_reduce oneshot 512
@@ -9,7 +9,8 @@
  *
  * A line each: the form, the library that measured, the machine as marrow_comm_get_properties() names it, then shapes, each with rows for
  * some functions: up to so many bytes (as in struct mrw_args) that algorithm, ascending, the last one "max". What is not in the table is
- * the cost model's. '#' begins a comment. peers: all, rails or ring, as in reach.h. The reading is strict: whatever is not so, is absurd or
+ * the cost model's. '#' begins a comment. peers: all, rails or ring, as in reach.h; rings and trees leave
+ * nothing to choose, their rows are read and not used. The reading is strict: whatever is not so, is absurd or
  * stands twice refuses the whole table, with its line. */
 #ifndef MRW_TUNING_H
 #define MRW_TUNING_H

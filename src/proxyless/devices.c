@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -19,15 +20,18 @@ enum { DESCRIPTORS = 8 };
 /* Without descriptors libibverbs finds fewer devices, ports or addresses than there are, and says nothing. */
 static enum marrow_status need_descriptors(void)
 {
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one rank of a process at a time takes them all */
 	int fd[DESCRIPTORS], n = 0, error = 0;
 	struct rlimit limit;
 
+	pthread_mutex_lock(&lock);
 	while (n < DESCRIPTORS && (fd[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
 		n++;
 	if (n < DESCRIPTORS)
 		error = errno;
 	for (int i = 0; i < n; i++)
 		close(fd[i]);
+	pthread_mutex_unlock(&lock);
 	if (error == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
 		return mrw_fail(MARROW_SYSTEM_ERROR,
 				"RDMA devices take %d file descriptors to look at; %d are left of the %llu that this process may have: "

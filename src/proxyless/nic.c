@@ -134,6 +134,9 @@ static enum marrow_status choose_port(struct mrw_nic *nic)
 	nic->mtu = port.active_mtu;
 	nic->info.port = number;
 	nic->info.infiniband = port.link_layer != IBV_LINK_LAYER_ETHERNET;
+	if (!nic->info.infiniband && nic->config.service_level > 7)
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s port %u is RoCE, where service levels go from 0 to 7, not %u (MARROW_NIC_SERVICE_LEVEL)", name,
+				number, nic->config.service_level);
 	nic->info.mtu = 128u << port.active_mtu;
 	nic->info.speed_gbit = speed_gbit(&port);
 	nic->info.lid = port.lid;

@@ -121,7 +121,7 @@ static void configurations(void)
 		{.words = "config.size|MARROW_CONFIG_INIT", .config = config_of(0, NULL, NULL)},
 		{.words = "config.target|7", .config = config_of(0, NULL, NULL)},
 		{.words = "config.max_ctas|65|64", .config = config_of(0, NULL, NULL)},
-		{.words = "\"fast\"|oneshot, lines, twoshot, bulk, railshot, rail or ring", .config = config_of(0, NULL, "fast")},
+		{.words = "\"fast\"|oneshot, lines, twoshot, bulk, railshot, rail, ring, treeshot or tree", .config = config_of(0, NULL, "fast")},
 		{.words = "host id|longer than 127", .config = config_of(0, longer, NULL)},
 		{.words = "interface name|longer", .config = config_of(0, NULL, NULL)},
 	};

@@ -145,7 +145,10 @@ def main():
             print(words)
             print("\n".join((work / "console").read_text(errors="replace").splitlines()[-30:]) if (work / "console").exists() else "")
             print("the guest ended without a status")
-        return int(status.group(1)) if status else 1
+        code = int(status.group(1)) if status else 1
+        if code == 77:
+            print("the program skipped in a guest that has two ports of soft-RoCE")
+        return 1 if code == 77 else code
 
 
 if __name__ == "__main__":

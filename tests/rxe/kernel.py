@@ -71,6 +71,8 @@ def fetch(directory):
     """Debian's newest kernel into directory, by apt."""
     words = subprocess.run(["apt-cache", "depends", "linux-image-amd64"], stdout=subprocess.PIPE, text=True, check=True).stdout
     package = re.search(r"Depends: (linux-image-[0-9]\S*)", words).group(1)
+    if directory.exists() and any(directory.iterdir()) and not list(directory.glob("boot/vmlinuz-*")):
+        sys.exit(f"{directory} holds something else than a kernel: name a new directory")
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent) as work:
         subprocess.run(["apt-get", "-qq", "download", package], cwd=work, check=True, stderr=subprocess.DEVNULL)

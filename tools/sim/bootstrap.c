@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-/* Of the exchanges other than that of addresses: an introduction, offers of memory, and statuses. */
-enum { INTRODUCTION_BYTES = 216, OFFER_BYTES = 64, STATUS_BYTES = 4, CONTACT_BYTES = 24 };
+/* Of the exchanges other than that of addresses: an introduction (introduction.h holds it to this), offers of memory (comm.c), statuses. */
+enum { INTRODUCTION_BYTES = 440, OFFER_BYTES = 144, STATUS_BYTES = 4, CONTACT_BYTES = 24 };
 
 struct member {
 	double at;     /* when it goes on */
@@ -104,7 +104,7 @@ static void link_up(const struct sim_cluster *c, struct member *m, uint32_t n, s
 	for (uint32_t r = 0; r < n; r++)
 		m[r].at = last + (r > 0 ? c->socket_us * 1000 : 0);
 	b->messages += (uint64_t)n * count + 2 * (uint64_t)(n - 1);
-	b->rank_messages += count / 2 + 1;
+	b->rank_messages += count + 1;
 }
 
 void sim_bootstrap_run(const struct sim_cluster *c, uint32_t links, struct sim_bootstrap *b)

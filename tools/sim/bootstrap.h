@@ -1,5 +1,5 @@
 /* bootstrap.h - how ranks meet, simulated: all join at the root, which tells each where its neighbours are; each connects to these, at distances
- * 1, 2, 4, ...; then init's exchanges, in rounds over those (src/bootstrap.c: Bruck's). Messages have the sizes of the library's structs. */
+ * 1, 2, 4, ...; then init's exchanges, in rounds over those (src/bootstrap.c: Bruck's). Messages have the sizes of the library's structs as of its 64 ranks. */
 #ifndef SIM_BOOTSTRAP_H
 #define SIM_BOOTSTRAP_H
 

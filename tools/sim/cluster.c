@@ -170,7 +170,7 @@ bool sim_cluster_read(struct sim_cluster *c, FILE *file, struct sim_error *error
 	c->channels = 64;
 	for (uint32_t n = 1; fgets(line, sizeof line, file); n++) {
 		error->line = n;
-		if (n == 1 && strncmp(line, "marrow-cluster 1", 16) != 0)
+		if (n == 1 && (strncmp(line, "marrow-cluster 1", 16) != 0 || line[16 + strspn(line + 16, " \t\r\n")] != 0))
 			return wrong(error, "a description begins with the line \"marrow-cluster 1\"");
 		if (strlen(line) == sizeof line - 1)
 			return wrong(error, "a line of more than %zu characters", sizeof line - 2);
