@@ -89,7 +89,8 @@ MRW_DEV_CALL uint64_t mrw_transfers_look(const struct mrw_transfers *m, struct m
 	for (uint32_t n = looks % count; n > 0; n--)
 		(void)mrw_lanes_take(&active);
 	(void)mrw_stand_find(m, mrw_lanes_take(&active), &h);
-	return mrw_look(a, mrw_stand_where(m, &h, seq), since_ns, looks);
+	/* Not poison that came meanwhile: nobody would have accused. */
+	return mrw_look_with(a, mrw_stand_where(m, &h, seq), poison, since_ns, looks);
 }
 
 /* The team's first lane of a route; a->layout.lanes: it has none. */

@@ -46,11 +46,10 @@ MRW_DEV_CALL void mrw_stuck_tell(const struct mrw_args *a, struct mrw_where w, u
 	}
 }
 
-/* The slow look. since_ns: when this wait began, 0 at its first look. Returns since_ns for the next look, 0: leave. */
-MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uint64_t since_ns, uint32_t looks)
+/* The slow look, with poison as the caller has just seen it: what comes later is for the next look. */
+MRW_DEV uint64_t mrw_look_with(const struct mrw_args *a, struct mrw_where w, uint64_t poison, uint64_t since_ns, uint32_t looks)
 {
 	struct mrw_control *mine = mrw_control(a, a->rank);
-	uint64_t poison = mrw_load_relaxed(&mine->poison);
 	if (poison != 0) {
 		mrw_leave(a, w, poison);
 		return 0;
@@ -97,6 +96,12 @@ MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uin
 			mrw_write_record(a, &a->page->note, MRW_FAULT_NONE, w, 0, waited);
 	}
 	return since_ns;
+}
+
+/* since_ns: when this wait began, 0 at its first look. Returns since_ns for the next look, 0: leave. */
+MRW_DEV_CALL uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uint64_t since_ns, uint32_t looks)
+{
+	return mrw_look_with(a, w, mrw_load_relaxed(&mrw_control(a, a->rank)->poison), since_ns, looks);
 }
 
 /* Waits until the counter at p has reached want (free-running), then observes it. Partner: mrw_publish() of the counter. */
