@@ -136,7 +136,7 @@ static int32_t cuda_current(void)
 static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int32_t local_rank)
 {
 	struct cudaDeviceProp properties;
-	cudaEvent_t event;
+	cudaEvent_t event, joint;
 	cudaStream_t stream;
 	int count;
 	memset(d, 0, sizeof *d);
@@ -162,6 +162,8 @@ static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int
 	MRW_TRY(kernels_load(d, false));
 	TRY_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
 	d->event = event;
+	TRY_CUDA(cudaEventCreateWithFlags(&joint, cudaEventDisableTiming));
+	d->joint = joint;
 	TRY_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	d->setup_stream = stream;
 	return stack_reserve(d, false);
@@ -182,9 +184,11 @@ static void cuda_close(struct mrw_device *d)
 	int previous = mrw_cuda_enter(d);
 	if (d->event)
 		(void)cudaEventDestroy((cudaEvent_t)d->event);
+	if (d->joint)
+		(void)cudaEventDestroy((cudaEvent_t)d->joint);
 	if (d->setup_stream)
 		(void)cudaStreamDestroy((cudaStream_t)d->setup_stream);
-	d->event = d->setup_stream = NULL;
+	d->event = d->joint = d->setup_stream = NULL;
 	mrw_cuda_leave(previous);
 }
 
@@ -248,39 +252,40 @@ static enum marrow_status capture_depend(void *stream, cudaGraphNode_t node)
 	return MARROW_SUCCESS;
 }
 
+/* Where a call goes: into a capture, or to the stream, by the number that no other stream ever has (a handle may be used again). */
+struct place {
+	uint64_t capture; /* 0: none */
+	unsigned long long stream;
+};
+
 /* Call order is execution order: an event wait when the stream changes, an edge inside a capture. */
-static enum marrow_status order_before(struct mrw_device *d, void *stream, uint64_t *capture)
+static enum marrow_status order_before(struct mrw_device *d, void *stream, struct place *at)
 {
-	MRW_TRY(capture_look(stream, capture, NULL));
-	if (*capture != 0) {
-		if (*capture == d->capture_id && stream != d->capture_stream && d->capture_node)
+	MRW_TRY(capture_look(stream, &at->capture, NULL));
+	if (at->capture != 0) {
+		if (at->capture == d->capture_id && stream != d->capture_stream && d->capture_node)
 			MRW_TRY(capture_depend(stream, (cudaGraphNode_t)d->capture_node));
 		return MARROW_SUCCESS;
 	}
-	if (d->launched && d->last_stream != stream) {
-		uint64_t other = 0;
-		MRW_TRY(capture_look(d->last_stream, &other, NULL));
-		if (other != 0)
-			return mrw_fail(MARROW_INVALID_USAGE, "the stream this communicator was last used on is being captured; end the capture before "
-					"using another stream");
-		TRY_CUDA(cudaEventRecord((cudaEvent_t)d->event, (cudaStream_t)d->last_stream));
+	TRY_CUDA(cudaStreamGetId((cudaStream_t)stream, &at->stream));
+	if (d->launched && d->last_stream != at->stream)
 		TRY_CUDA(cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)d->event, 0));
-	}
 	return MARROW_SUCCESS;
 }
 
-/* The next operation comes after this one. */
-static enum marrow_status remember(struct mrw_device *d, void *stream, uint64_t capture)
+/* The next operation comes after this one. The event is recorded now, for the stream may be gone when somebody asks. */
+static enum marrow_status remember(struct mrw_device *d, void *stream, struct place at)
 {
-	if (capture != 0) {
+	if (at.capture != 0) {
 		cudaGraphNode_t node = NULL;
-		MRW_TRY(capture_look(stream, &capture, &node));
-		d->capture_id = capture;
+		MRW_TRY(capture_look(stream, &at.capture, &node));
+		d->capture_id = at.capture;
 		d->capture_node = node;
 		d->capture_stream = stream;
 	} else {
+		TRY_CUDA(cudaEventRecord((cudaEvent_t)d->event, (cudaStream_t)stream));
 		d->launched = true;
-		d->last_stream = stream;
+		d->last_stream = at.stream;
 	}
 	return MARROW_SUCCESS;
 }
@@ -292,8 +297,8 @@ static enum marrow_status launch(struct mrw_device *d, const void *function, con
 	void *parameters[] = {(void *)(uintptr_t)args};
 	cudaLaunchAttribute early;
 	cudaLaunchConfig_t config;
-	uint64_t capture = 0;
-	MRW_TRY(order_before(d, stream, &capture));
+	struct place at = {0, 0};
+	MRW_TRY(order_before(d, stream, &at));
 	memset(&early, 0, sizeof early);
 	early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
 	early.val.programmaticStreamSerializationAllowed = 1;
@@ -306,7 +311,7 @@ static enum marrow_status launch(struct mrw_device *d, const void *function, con
 	config.attrs = &early;
 	config.numAttrs = d->early_launch ? 1 : 0;
 	TRY_CUDA(cudaLaunchKernelExC(&config, function, parameters));
-	return remember(d, stream, capture);
+	return remember(d, stream, at);
 }
 
 static enum marrow_status cuda_launch(struct mrw_device *d, enum mrw_kernel kernel, enum marrow_type type, const struct mrw_args *args,
@@ -325,8 +330,8 @@ static enum marrow_status join(struct mrw_device *d, void *first, void *const *o
 {
 	for (uint32_t i = 0; i < count; i++) {
 		void *from = fan_out ? first : others[i], *to = fan_out ? others[i] : first;
-		TRY_CUDA(cudaEventRecord((cudaEvent_t)d->event, (cudaStream_t)from));
-		TRY_CUDA(cudaStreamWaitEvent((cudaStream_t)to, (cudaEvent_t)d->event, 0));
+		TRY_CUDA(cudaEventRecord((cudaEvent_t)d->joint, (cudaStream_t)from));
+		TRY_CUDA(cudaStreamWaitEvent((cudaStream_t)to, (cudaEvent_t)d->joint, 0));
 	}
 	return MARROW_SUCCESS;
 }
@@ -342,7 +347,6 @@ static enum marrow_status cuda_join(struct mrw_device *d, void *first, void *con
 static enum marrow_status finish(struct mrw_device *d, bool (*poll)(void *arg), void *arg)
 {
 	const struct timespec nap = {0, 50000};
-	TRY_CUDA(cudaEventRecord((cudaEvent_t)d->event, (cudaStream_t)d->last_stream));
 	for (uint32_t naps = 0;; naps++) {
 		cudaError_t error = cudaEventQuery((cudaEvent_t)d->event);
 		if (error == cudaSuccess)
@@ -378,10 +382,10 @@ static bool cuda_left(struct mrw_device *d)
 
 static enum marrow_status copy(struct mrw_device *d, void *dst, const void *src, uint64_t bytes, void *stream)
 {
-	uint64_t capture = 0;
-	MRW_TRY(order_before(d, stream, &capture));
+	struct place at = {0, 0};
+	MRW_TRY(order_before(d, stream, &at));
 	TRY_CUDA(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, (cudaStream_t)stream));
-	return remember(d, stream, capture);
+	return remember(d, stream, at);
 }
 
 static enum marrow_status cuda_copy(struct mrw_device *d, void *dst, const void *src, uint64_t bytes, void *stream)

@@ -38,11 +38,12 @@ struct mrw_device {
 	bool parallel_channels;    /* run channels at once; only in tests */
 	/* cuda: streams of this communicator, in call order */
 	void *setup_stream;        /* ours: for init, where the user's streams may be busy; NULL on the host target */
-	void *last_stream;         /* stream of the last eager launch */
+	uint64_t last_stream;      /* number of the stream of the last eager launch; it may be gone */
 	bool launched;
 	bool early_launch;         /* kernels wait for their predecessor themselves */
 	bool spans;                /* kernels and memory are those of a communicator that spans hosts */
-	void *event;
+	void *event;               /* that launch is done */
+	void *joint;               /* between the streams of a group */
 	uint64_t capture_id;       /* 0 none */
 	void *capture_node;        /* the last captured launch of capture_id */
 	void *capture_stream;

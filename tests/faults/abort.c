@@ -246,15 +246,12 @@ static void queued(struct world_rank *self)
 	if (device_capture_begin(g.stream, DEVICE_CAPTURE_THREAD_LOCAL) != 0 || act_call(&small, &g, self->comms[0]) != MARROW_SUCCESS ||
 	    device_capture_end(g.stream, &graph) != 0)
 		world_fail(self, "capture: %s, %s", device_error(), marrow_last_error(self->comms[0]));
-	if (self->rank == self->nranks - 1) { /* does not come */
-		await_word(&shared.aborted_ms, 1, COME_MS);
-	} else {
-		for (int i = 0; i < QUEUED - 1; i++)
-			if (act_call(i % 8 ? &small : &large, &g, self->comms[0]) != MARROW_SUCCESS)
-				world_fail(self, "operation %d: %s", i, marrow_last_error(self->comms[0]));
-		if (graph && device_graph_launch(graph, g.stream) != 0)
-			world_fail(self, "graph: %s", device_error());
-	}
+	bool comes = self->rank != self->nranks - 1;
+	for (int i = 0; comes && i < QUEUED - 1; i++)
+		if (act_call(i % 8 ? &small : &large, &g, self->comms[0]) != MARROW_SUCCESS)
+			world_fail(self, "operation %d: %s", i, marrow_last_error(self->comms[0]));
+	if (comes && graph && device_graph_launch(graph, g.stream) != 0)
+		world_fail(self, "graph: %s", device_error());
 	meet(&shared.meeting, self->nranks);
 	if (self->rank == 0) {
 		begin_abort(&thread, self->comms[0]);

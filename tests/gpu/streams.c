@@ -1,5 +1,5 @@
-/* streams.c - whatever the streams, call order is execution order; groups join their streams; one thread drives two GPUs; four
- * communicators at once, called in another order on each rank, with memory allocated and freed in between. */
+/* streams.c - whatever the streams, and even if they are gone, call order is execution order; groups join their streams; one thread drives
+ * two GPUs; four communicators at once, called in another order on each rank, with memory allocated and freed in between. */
 #include "cuda_helpers.h"
 #include "fleet.h"
 #include "support/call.h"
@@ -170,8 +170,38 @@ static void grouped(struct world_rank *self)
 	pass(self, "groups over two streams");
 }
 
-/* Four communicators, each on a stream of its own. All calls of an iteration are made before anything that may wait for the device
- * (cudaFree does): so far the ranks need not agree on the order between communicators. */
+/* Each call on a stream that is made for it and destroyed behind it, with the call still under way; the next may get its handle. */
+static void fleeting(struct world_rank *self)
+{
+	struct chain c;
+	uint64_t s = shared.seed * 17 + self->rank;
+	if (!chain_make(self, &c))
+		return;
+	for (uint32_t sample = 0; sample < CHAIN_SAMPLES && !self->failed; sample++) {
+		uint32_t count = sample % 2 ? CHAIN : 2000;
+		void *last = NULL;
+		chain_reset(self, &c, sample);
+		for (uint32_t step = 0; step < 4 * CHAIN_CALLS && !self->failed; step++) {
+			void *stream = NULL;
+			if (device_stream_create(&stream) != 0)
+				world_fail(self, "cannot make a stream: %s", device_error());
+			if (world_random(&s) % 4 == 0 && gpu_delay(stream, world_random(&s) % 300000) != 0)
+				world_fail(self, "delay: %s", gpu_error());
+			chain_call(self, &c, step, count, stream);
+			if (last)
+				device_stream_destroy(last);
+			last = stream;
+		}
+		wait_all(self, &last, 1);
+		device_stream_destroy(last);
+		chain_compare(self, &c, sample, count, CHAIN_CALLS, "fleeting streams");
+	}
+	chain_free(&c);
+	pass(self, "fleeting streams");
+}
+
+/* Four communicators, each on a stream of its own, which is gone before the communicator is. All calls of an iteration are made before
+ * anything that may wait for the device (cudaFree does): so far the ranks need not agree on the order between communicators. */
 static void many_comms(struct world_rank *self)
 {
 	struct world_rank on[COMMS];
@@ -235,7 +265,8 @@ static void many_comms(struct world_rank *self)
 	pass(self, "four communicators, 10000 iterations");
 	if (!meet_wait(shared.meet, RANKS, 60))
 		world_fail(self, "the other rank did not come so far");
-	/* The communicators remember their last stream: it must live until they are destroyed. */
+	for (uint32_t c = 0; c < COMMS; c++)
+		device_stream_destroy(streams[c]);
 }
 
 static void run(struct world_rank *self)
@@ -244,6 +275,8 @@ static void run(struct world_rank *self)
 		alternate(self);
 		if (!self->failed)
 			grouped(self);
+		if (!self->failed)
+			fleeting(self);
 	} else if (self->rank == 0) {
 		fleet_say("chains: not run: this build does not reduce int32");
 	}
