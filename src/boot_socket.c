@@ -183,10 +183,12 @@ int mrw_sock_dial(const struct mrw_addr *addr)
 {
 	struct sockaddr_storage storage;
 	socklen_t bytes = to_sockaddr(addr, &storage);
-	int fd = open_socket(addr->family), saved;
+	int fd = open_socket(addr->family), saved, on = 1;
 
 	if (fd < 0)
 		return -1;
+	/* What remains of this connection for a minute after it must not keep a later job from listening on its port. */
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
 	tune(fd);
 	if (!connect(fd, (struct sockaddr *)&storage, bytes) || errno == EINPROGRESS || errno == EINTR)
 		return fd;

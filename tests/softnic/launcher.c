@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -59,18 +60,24 @@ static void on_signal(int number)
 	ending = number;
 }
 
-/* A port that is free now. Rank 0 binds it. */
+/* A port that is free now, as those behind it should be. Rank 0 binds it. Not one of those that the system gives connections: what remains
+ * of them would be in the way for a minute. */
 static int free_port(void)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t bytes = sizeof(address);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), port = -1;
+	enum { FIRST = 20000, PORTS = 10000, TRIES = 100 };
+	unsigned seed = (unsigned)getpid() * 2654435761u ^ (unsigned)time(NULL);
 
-	if (fd >= 0 && !bind(fd, (struct sockaddr *)&address, sizeof(address)) && !getsockname(fd, (struct sockaddr *)&address, &bytes))
-		port = ntohs(address.sin_port);
-	if (fd >= 0)
-		close(fd);
-	return port;
+	for (int i = 0; i < TRIES; i++) {
+		int port = FIRST + rand_r(&seed) % PORTS, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+		bool is_free = fd >= 0 && !bind(fd, (struct sockaddr *)&address, sizeof(address));
+
+		if (fd >= 0)
+			close(fd);
+		if (is_free)
+			return port;
+	}
+	return -1;
 }
 
 /* The shim lies beside this program, or where it was installed. */

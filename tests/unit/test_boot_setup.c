@@ -4,11 +4,13 @@
 
 #include <arpa/inet.h>
 #include <endian.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "boot_door.h"
+#include "boot_socket.h"
 
 /* A stranger's connection to the root of part 0's id. */
 static int dial_root(void)
@@ -409,6 +411,30 @@ static void meets_by_environment(void **state)
 	play_env_at(root, 2);
 }
 
+/* The side that closes first keeps a connection's port for a minute. A job may be told to meet there all the same. */
+static void listens_where_a_connection_was(void **state)
+{
+	struct mrw_addr bound, peer = {.family = 4, .bytes = {127, 0, 0, 1}}, local;
+	int listening, dialled, accepted, again = -1;
+
+	(void)state;
+	assert_int_equal(mrw_sock_listen(&listening, NULL, 0, &bound), MARROW_SUCCESS);
+	mrw_addr_set_port(&peer, mrw_addr_port(&bound));
+	dialled = mrw_sock_dial(&peer);
+	assert_true(dialled >= 0);
+	do
+		accepted = mrw_sock_accept(listening, &peer);
+	while (accepted < 0 && errno == EAGAIN);
+	assert_int_equal(mrw_sock_dialled(dialled), 0);
+	mrw_sock_local(dialled, &local);
+	close(dialled);
+	sleep_ms(5); /* the other side hears of it first */
+	close(accepted);
+	assert_int_equal(mrw_sock_listen(&again, NULL, mrw_addr_port(&local), &bound), MARROW_SUCCESS);
+	close(again);
+	close(listening);
+}
+
 static void meets_over_ipv6(void **state)
 {
 	char root[64];
@@ -477,6 +503,7 @@ int main(void)
 		cmocka_unit_test(rejects_foreign_ids),
 		cmocka_unit_test(chooses_an_interface),
 		cmocka_unit_test(meets_by_environment),
+		cmocka_unit_test(listens_where_a_connection_was),
 		cmocka_unit_test(meets_over_ipv6),
 		cmocka_unit_test(rejects_bad_root_addresses),
 		cmocka_unit_test(names_unequal_sizes_by_environment),
