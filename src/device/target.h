@@ -18,6 +18,13 @@
 #define MRW_PURE static __host__ __device__ __forceinline__
 #define MRW_UNROLL _Pragma("unroll")
 #define MRW_STATIC_ASSERT(condition, message) static_assert(condition, message)
+#elif defined(MRW_SANITIZED) /* each copy of what is inlined would have its checks: minutes of compiling */
+#define MRW_ON_CUDA 0
+#define MRW_DEV static inline __attribute__((unused))
+#define MRW_DEV_CALL static __attribute__((noinline, unused))
+#define MRW_PURE static inline __attribute__((unused))
+#define MRW_UNROLL
+#define MRW_STATIC_ASSERT(condition, message) _Static_assert(condition, message)
 #elif defined(__clang__)
 #define MRW_ON_CUDA 0
 #define MRW_DEV static inline __attribute__((always_inline, unused))
