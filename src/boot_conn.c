@@ -178,6 +178,14 @@ void mrw_conn_close(struct mrw_conn *conn)
 	mrw_conn_drop(conn);
 }
 
+bool mrw_conn_is_over(const struct mrw_conn *conn)
+{
+	uint8_t byte;
+	ssize_t got = recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
 void mrw_conn_push_error(struct mrw_conn *conn, enum marrow_status status, const char *text)
 {
 	mrw_conn_push(conn, MRW_FRAME_ERROR, status, text, strlen(text));

@@ -67,6 +67,8 @@ void mrw_conn_close(struct mrw_conn *conn);
 void mrw_conn_settle(struct mrw_conn *conn, uint64_t until_ms);
 /* Forgets the connection without a word to the peer: for a forked child. */
 void mrw_conn_drop(struct mrw_conn *conn);
+/* The peer has hung up, and all it said was read. */
+bool mrw_conn_is_over(const struct mrw_conn *conn);
 /* Pushes an error frame. */
 void mrw_conn_push_error(struct mrw_conn *conn, enum marrow_status status, const char *text);
 /* Fails with the status and text of an error frame. */

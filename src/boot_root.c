@@ -72,6 +72,10 @@ enum marrow_status mrw_root_greet(struct mrw_setup *setup, struct mrw_conn *conn
 	struct mrw_control *control;
 	uint64_t patience;
 
+	if (mrw_conn_is_over(conn)) { /* gave up while it waited at the door, and may be back */
+		mrw_conn_drop(conn);
+		return MARROW_SUCCESS;
+	}
 	setup->arrivals++;
 	mrw_setup_name(present, boot->rank, &setup->table[boot->rank], &setup->table[boot->rank].addrs[0]);
 	if (version != mrw_boot_wire_version())
@@ -195,7 +199,7 @@ static enum marrow_status check_parent(const struct mrw_setup *setup)
 {
 	struct mrw_boot *parent = setup->boot->parent;
 
-	for (uint32_t r = 0; parent && r < parent->nranks && r < 32; r++)
+	for (uint32_t r = 0; parent && r < parent->nranks; r++)
 		if (setup->boot->parent_members >> r & 1 && r != parent->rank && mrw_boot_is_gone(parent, r))
 			return mrw_fail(MARROW_REMOTE_ERROR, "%s in the communicator that this one is made from is gone", mrw_boot_name(parent, r));
 	return MARROW_SUCCESS;

@@ -8,7 +8,7 @@
  * stream is a cudaStream_t of the communicator's device (NULL: legacy default stream) and ignored on the host target. On the
  * cuda target a call enqueues one kernel (of a one-rank communicator: a copy, or nothing) and returns; buffers must stay valid
  * until the stream has passed it. Operations of one communicator run in call order whatever their streams. A stream may be destroyed
- * any time after the call, also before the communicator. Calls may be captured into CUDA graphs and replayed; order replays
+ * any time after the call, also before the communicator. cudaStreamPerThread counts as one stream: use it from one thread. Calls may be captured into CUDA graphs and replayed; order replays
  * against other use of the communicator yourself: overlap is detected and faults, unless both start within a microsecond. On the host
  * target a call returns when the operation is done (in a group: at its end).
  *

@@ -172,16 +172,18 @@ static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int
 /* The caller's device stays current, unless local_rank chose one: then it is the caller's device from now on. */
 static enum marrow_status cuda_open(struct mrw_device *d, int32_t ordinal, int32_t local_rank)
 {
-	int32_t previous = cuda_current();
+	struct mrw_caller caller = {cuda_current(), cudaStreamCaptureModeRelaxed};
+	(void)cudaThreadExchangeStreamCaptureMode(&caller.mode);
 	enum marrow_status status = open_device(d, ordinal, local_rank);
-	if (ordinal >= 0 && previous >= 0)
-		mrw_cuda_leave(previous);
+	if (ordinal < 0)
+		caller.device = -1;
+	mrw_cuda_leave(caller);
 	return status;
 }
 
 static void cuda_close(struct mrw_device *d)
 {
-	int previous = mrw_cuda_enter(d);
+	struct mrw_caller caller = mrw_cuda_enter(d);
 	if (d->event)
 		(void)cudaEventDestroy((cudaEvent_t)d->event);
 	if (d->joint)
@@ -189,7 +191,7 @@ static void cuda_close(struct mrw_device *d)
 	if (d->setup_stream)
 		(void)cudaStreamDestroy((cudaStream_t)d->setup_stream);
 	d->event = d->joint = d->setup_stream = NULL;
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 }
 
 /* What a NIC writes into this GPU's memory must become visible in its order: data, then flag. */
@@ -216,9 +218,9 @@ static enum marrow_status span(struct mrw_device *d)
 
 static enum marrow_status cuda_span(struct mrw_device *d)
 {
-	int previous = mrw_cuda_enter(d);
+	struct mrw_caller caller = mrw_cuda_enter(d);
 	enum marrow_status status = span(d);
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 	return status;
 }
 
@@ -230,9 +232,9 @@ static enum marrow_status capture_look(void *stream, uint64_t *id, cudaGraphNode
 	unsigned long long capture = 0;
 	size_t count = 0;
 #if CUDART_VERSION >= 13000
-	TRY_CUDA(cudaStreamGetCaptureInfo((cudaStream_t)stream, &state, &capture, NULL, &nodes, NULL, &count));
+	TRY_CUDA(cudaStreamGetCaptureInfo((cudaStream_t)stream, &state, &capture, NULL, last ? &nodes : NULL, NULL, last ? &count : NULL));
 #else
-	TRY_CUDA(cudaStreamGetCaptureInfo_v2((cudaStream_t)stream, &state, &capture, NULL, &nodes, &count));
+	TRY_CUDA(cudaStreamGetCaptureInfo_v2((cudaStream_t)stream, &state, &capture, NULL, last ? &nodes : NULL, last ? &count : NULL));
 #endif
 	if (state == cudaStreamCaptureStatusInvalidated)
 		return mrw_fail(MARROW_INVALID_USAGE, "the stream's capture has been invalidated by an earlier error");
@@ -283,7 +285,11 @@ static enum marrow_status remember(struct mrw_device *d, void *stream, struct pl
 		d->capture_node = node;
 		d->capture_stream = stream;
 	} else {
-		TRY_CUDA(cudaEventRecord((cudaEvent_t)d->event, (cudaStream_t)stream));
+		cudaError_t error = cudaEventRecord((cudaEvent_t)d->event, (cudaStream_t)stream);
+		if (error != cudaSuccess) {
+			(void)cudaStreamSynchronize((cudaStream_t)stream); /* nobody could ask for what was launched */
+			return mrw_fail_cuda(error, "cudaEventRecord behind a launch; is the stream one of the communicator's device?");
+		}
 		d->launched = true;
 		d->last_stream = at.stream;
 	}
@@ -320,9 +326,9 @@ static enum marrow_status cuda_launch(struct mrw_device *d, enum mrw_kernel kern
 	const void *function = kernel_of(d->spans, kernel, type);
 	if (!function)
 		return mrw_fail(MARROW_UNSUPPORTED, "this build has no CUDA kernels for type %d; rebuild with -Ddtypes including it", (int)type);
-	int previous = mrw_cuda_enter(d);
+	int previous = mrw_cuda_switch(d);
 	enum marrow_status status = launch(d, function, args, threads, stream);
-	mrw_cuda_leave(previous);
+	mrw_cuda_switch_back(previous);
 	return status;
 }
 
@@ -338,9 +344,9 @@ static enum marrow_status join(struct mrw_device *d, void *first, void *const *o
 
 static enum marrow_status cuda_join(struct mrw_device *d, void *first, void *const *others, uint32_t count, bool fan_out)
 {
-	int previous = mrw_cuda_enter(d);
+	int previous = mrw_cuda_switch(d);
 	enum marrow_status status = join(d, first, others, count, fan_out);
-	mrw_cuda_leave(previous);
+	mrw_cuda_switch_back(previous);
 	return status;
 }
 
@@ -363,20 +369,20 @@ static enum marrow_status cuda_finish(struct mrw_device *d, bool (*poll)(void *a
 {
 	if (!d->launched)
 		return MARROW_SUCCESS;
-	int previous = mrw_cuda_enter(d);
+	struct mrw_caller caller = mrw_cuda_enter(d);
 	enum marrow_status status = finish(d, poll, arg);
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 	return status;
 }
 
 static bool cuda_left(struct mrw_device *d)
 {
-	int previous = mrw_cuda_enter(d);
+	struct mrw_caller caller = mrw_cuda_enter(d);
 	cudaError_t error = cudaEventQuery((cudaEvent_t)d->event);
 	if (error != cudaSuccess)
 		(void)cudaGetLastError();
 	bool left = error != cudaErrorNotReady; /* a device that failed runs nothing any more */
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 	return left;
 }
 
@@ -390,9 +396,9 @@ static enum marrow_status copy(struct mrw_device *d, void *dst, const void *src,
 
 static enum marrow_status cuda_copy(struct mrw_device *d, void *dst, const void *src, uint64_t bytes, void *stream)
 {
-	int previous = mrw_cuda_enter(d);
+	int previous = mrw_cuda_switch(d);
 	enum marrow_status status = copy(d, dst, src, bytes, stream);
-	mrw_cuda_leave(previous);
+	mrw_cuda_switch_back(previous);
 	return status;
 }
 

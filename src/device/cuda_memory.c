@@ -85,7 +85,7 @@ static enum marrow_status fail_driver(CUresult error, const char *call)
 	} while (0)
 
 /* Makes the communicator's device current; leave() gives the caller's back. */
-int mrw_cuda_enter(const struct mrw_device *d)
+int mrw_cuda_switch(const struct mrw_device *d)
 {
 	int previous = -1;
 	if (cudaGetDevice(&previous) != cudaSuccess)
@@ -96,10 +96,23 @@ int mrw_cuda_enter(const struct mrw_device *d)
 	return previous;
 }
 
-void mrw_cuda_leave(int previous)
+void mrw_cuda_switch_back(int previous)
 {
 	if (previous >= 0)
 		(void)cudaSetDevice(previous);
+}
+
+struct mrw_caller mrw_cuda_enter(const struct mrw_device *d)
+{
+	struct mrw_caller caller = {mrw_cuda_switch(d), cudaStreamCaptureModeRelaxed};
+	(void)cudaThreadExchangeStreamCaptureMode(&caller.mode);
+	return caller;
+}
+
+void mrw_cuda_leave(struct mrw_caller caller)
+{
+	(void)cudaThreadExchangeStreamCaptureMode(&caller.mode);
+	mrw_cuda_switch_back(caller.device);
 }
 
 bool mrw_cuda_driver(void)
@@ -111,7 +124,7 @@ bool mrw_cuda_driver(void)
 enum marrow_status mrw_cuda_page_new(struct mrw_device *d, struct mrw_page **page, struct mrw_page **device, int *fd)
 {
 	size_t bytes = 4096;
-	int previous = mrw_cuda_enter(d);
+	struct mrw_caller caller = mrw_cuda_enter(d);
 	enum marrow_status status = MARROW_SUCCESS;
 	cudaError_t error;
 	*page = NULL;
@@ -128,13 +141,13 @@ enum marrow_status mrw_cuda_page_new(struct mrw_device *d, struct mrw_page **pag
 	*page = p;
 	memset(p, 0, bytes);
 	error = cudaHostRegister(p, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable);
-	if (error == cudaSuccess)
-		error = cudaHostGetDevicePointer((void **)device, p, 0);
+	if (error == cudaSuccess && (error = cudaHostGetDevicePointer((void **)device, p, 0)) != cudaSuccess)
+		(void)cudaHostUnregister(p);
 	if (error != cudaSuccess) {
 		status = mrw_fail_cuda(error, "cudaHostRegister(status page)");
 		goto fail;
 	}
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 	return MARROW_SUCCESS;
 fail:
 	if (*page)
@@ -143,20 +156,20 @@ fail:
 		close(*fd);
 	*page = NULL;
 	*fd = -1;
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 	return status;
 }
 
 void mrw_cuda_page_free(struct mrw_device *d, struct mrw_page *page, int fd)
 {
-	int previous = mrw_cuda_enter(d);
+	struct mrw_caller caller = mrw_cuda_enter(d);
 	if (page) {
 		(void)cudaHostUnregister(page);
 		munmap(page, 4096);
 	}
 	if (fd >= 0)
 		close(fd);
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 }
 
 static bool device_can(const struct mrw_device *d, CUdevice_attribute attribute)
@@ -252,16 +265,16 @@ static void arena_free(struct mrw_arena *arena)
 
 void mrw_cuda_arena_free(struct mrw_device *d, struct mrw_arena *arena)
 {
-	int previous = mrw_cuda_enter(d);
+	struct mrw_caller caller = mrw_cuda_enter(d);
 	pthread_mutex_lock(&mapping_lock);
 	arena_free(arena);
 	pthread_mutex_unlock(&mapping_lock);
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 }
 
 enum marrow_status mrw_cuda_arena_new(struct mrw_device *d, uint64_t bytes, struct mrw_arena *arena)
 {
-	int previous = mrw_cuda_enter(d);
+	struct mrw_caller caller = mrw_cuda_enter(d);
 	memset(arena, 0, sizeof *arena);
 	arena->fd = -1;
 	arena->bytes = bytes;
@@ -272,7 +285,7 @@ enum marrow_status mrw_cuda_arena_new(struct mrw_device *d, uint64_t bytes, stru
 		status = arena_clear(d, arena);
 	if (status != MARROW_SUCCESS)
 		mrw_cuda_arena_free(d, arena);
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 	return status;
 }
 
@@ -287,7 +300,7 @@ static enum marrow_status arena_import(struct mrw_device *d, int fd, struct mrw_
 
 enum marrow_status mrw_cuda_arena_map(struct mrw_device *d, const struct mrw_arena *theirs, bool same_process, struct mrw_arena *mine)
 {
-	int previous = mrw_cuda_enter(d);
+	struct mrw_caller caller = mrw_cuda_enter(d);
 	enum marrow_status status;
 	*mine = *theirs;
 	mine->base = NULL;
@@ -298,7 +311,7 @@ enum marrow_status mrw_cuda_arena_map(struct mrw_device *d, const struct mrw_are
 	pthread_mutex_unlock(&mapping_lock);
 	if (status != MARROW_SUCCESS)
 		mine->mapped = 0;
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 	return status;
 }
 
@@ -316,10 +329,10 @@ static enum marrow_status arena_dmabuf(const struct mrw_device *d, const struct 
 
 enum marrow_status mrw_cuda_arena_dmabuf(struct mrw_device *d, const struct mrw_arena *arena, int *fd)
 {
-	int previous = mrw_cuda_enter(d);
+	struct mrw_caller caller = mrw_cuda_enter(d);
 	*fd = -1;
 	enum marrow_status status = arena_dmabuf(d, arena, fd);
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 	return status;
 }
 
@@ -375,11 +388,11 @@ const char *mrw_cuda_buffer_fault(struct mrw_device *d, const void *buffer)
 
 enum marrow_status mrw_cuda_poke(struct mrw_device *d, void *dst, const void *src, uint64_t bytes)
 {
-	int previous = mrw_cuda_enter(d);
+	struct mrw_caller caller = mrw_cuda_enter(d);
 	cudaError_t error = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, (cudaStream_t)d->setup_stream);
 	if (error == cudaSuccess)
 		error = cudaStreamSynchronize((cudaStream_t)d->setup_stream);
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 	return error == cudaSuccess ? MARROW_SUCCESS : mrw_fail_cuda(error, "cudaMemcpyAsync of set-up data");
 }
 

@@ -92,22 +92,22 @@ static void unmap(const uint8_t *pages)
 
 enum marrow_status mrw_cuda_pages_map(struct mrw_device *d, void *pages, uint64_t bytes, bool registers, void **device)
 {
-	int previous = mrw_cuda_enter(d);
+	struct mrw_caller caller = mrw_cuda_enter(d);
 	*device = NULL;
 	pthread_mutex_lock(&lock);
 	enum marrow_status status = map(d, pages, bytes, registers, device);
 	if (status != MARROW_SUCCESS && *find(pages, bytes)) /* registered, but has no address */
 		unmap(pages);
 	pthread_mutex_unlock(&lock);
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 	return status;
 }
 
 void mrw_cuda_pages_unmap(struct mrw_device *d, void *pages)
 {
-	int previous = mrw_cuda_enter(d);
+	struct mrw_caller caller = mrw_cuda_enter(d);
 	pthread_mutex_lock(&lock);
 	unmap(pages);
 	pthread_mutex_unlock(&lock);
-	mrw_cuda_leave(previous);
+	mrw_cuda_leave(caller);
 }

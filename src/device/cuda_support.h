@@ -18,9 +18,18 @@ enum marrow_status mrw_fail_cuda(cudaError_t error, const char *call);
 			return mrw_fail_cuda(cuda_error_, #call); \
 	} while (0)
 
-/* Makes the communicator's device current; mrw_cuda_leave() of the result gives the caller's back. */
-int mrw_cuda_enter(const struct mrw_device *d);
-void mrw_cuda_leave(int previous);
+/* Makes the communicator's device current; mrw_cuda_switch_back() of the result gives the caller's back. */
+int mrw_cuda_switch(const struct mrw_device *d);
+void mrw_cuda_switch_back(int previous);
+
+/* The same for calls that are no launches. A global capture of any thread of the process would be broken by many of them, and they would
+ * fail: they touch no stream that the user captures, so this thread is exempt meanwhile. */
+struct mrw_caller {
+	int device;
+	enum cudaStreamCaptureMode mode;
+};
+struct mrw_caller mrw_cuda_enter(const struct mrw_device *d);
+void mrw_cuda_leave(struct mrw_caller caller);
 
 /* Finds the driver's functions once a process: false if the driver has no virtual memory management. */
 bool mrw_cuda_driver(void);

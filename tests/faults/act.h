@@ -27,8 +27,7 @@ struct act {
 
 /* On the cuda target device rank modulo count becomes current. 0, or -1 with the reason on stderr. */
 int ground_make(struct ground *g, enum marrow_target target, uint32_t rank, size_t bytes);
-/* Destroys n communicators (NULL is fine) before the ground: the stream that one used last must outlive it. Returns the first
- * failure. */
+/* Destroys n communicators (NULL is fine) before the ground. Returns the first failure. */
 enum marrow_status ground_leave(struct ground *g, struct marrow_comm **comms, uint32_t n);
 void ground_free(struct ground *g);
 /* Waits until the stream is empty. 0, or -1 with the reason on stderr. */

@@ -5,6 +5,8 @@
 #include "support/call.h"
 #include "support/device_memory.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,6 +202,29 @@ static void fleeting(struct world_rank *self)
 	pass(self, "fleeting streams");
 }
 
+/* The stream of the last call is captured, for something else, when the next call comes on another one. */
+static void captured_meanwhile(struct world_rank *self)
+{
+	struct chain c;
+	void *graph = NULL;
+	if (!chain_make(self, &c))
+		return;
+	chain_reset(self, &c, 1);
+	chain_call(self, &c, 0, CHAIN, self->streams[0]);
+	if (device_capture_begin(self->streams[0], DEVICE_CAPTURE_THREAD_LOCAL) != 0)
+		world_fail(self, "capture: %s", device_error());
+	chain_call(self, &c, 1, CHAIN, self->streams[1]);
+	chain_call(self, &c, 2, CHAIN, self->streams[1]);
+	if (device_capture_end(self->streams[0], &graph) != 0)
+		world_fail(self, "capture: %s", device_error());
+	device_graph_destroy(graph);
+	chain_call(self, &c, 3, CHAIN, self->streams[0]);
+	wait_all(self, self->streams, WORLD_STREAMS);
+	chain_compare(self, &c, 1, CHAIN, 1, "a stream captured meanwhile");
+	chain_free(&c);
+	pass(self, "a stream captured meanwhile");
+}
+
 /* Four communicators, each on a stream of its own, which is gone before the communicator is. All calls of an iteration are made before
  * anything that may wait for the device (cudaFree does): so far the ranks need not agree on the order between communicators. */
 static void many_comms(struct world_rank *self)
@@ -277,6 +302,8 @@ static void run(struct world_rank *self)
 			grouped(self);
 		if (!self->failed)
 			fleeting(self);
+		if (!self->failed)
+			captured_meanwhile(self);
 	} else if (self->rank == 0) {
 		fleet_say("chains: not run: this build does not reduce int32");
 	}
@@ -384,6 +411,78 @@ static int one_thread(void *arg)
 	return failed;
 }
 
+/* Another thread's capture in the strictest mode, from before the init until after the destroy. */
+struct holder {
+	pthread_t thread;
+	uint32_t begun, over; /* atomic */
+	int failed;
+};
+
+static void *hold_capture(void *arg)
+{
+	struct holder *h = arg;
+	void *stream = NULL, *graph = NULL;
+	h->failed = device_set(0) != 0 || device_stream_create(&stream) != 0 || device_capture_begin(stream, DEVICE_CAPTURE_GLOBAL) != 0;
+	__atomic_store_n(&h->begun, 1, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&h->over, __ATOMIC_ACQUIRE))
+		sched_yield();
+	if (!h->failed && device_capture_end(stream, &graph) != 0) {
+		fleet_say("the capture was broken: %s", device_error());
+		h->failed = 1;
+	}
+	device_graph_destroy(graph);
+	return NULL;
+}
+
+static int beside_capture(void *arg)
+{
+	enum { COUNT = 100000 };
+	struct holder holder = {0};
+	struct marrow_comm *comms[RANKS];
+	struct marrow_unique_id id;
+	struct marrow_config config = MARROW_CONFIG_INIT;
+	void *streams[RANKS], *x[RANKS];
+	float *values = malloc(COUNT * sizeof *values);
+	int failed = values == NULL || marrow_get_unique_id(&id) != MARROW_SUCCESS;
+	(void)arg;
+	config.target = MARROW_TARGET_CUDA;
+	config.timeout_ms = 20000;
+	for (uint32_t r = 0; r < RANKS && !failed; r++) {
+		for (uint32_t i = 0; i < COUNT; i++)
+			values[i] = (float)(r + 1);
+		failed = device_set((int)r) != 0 || device_stream_create(&streams[r]) != 0 || device_alloc(&x[r], COUNT * sizeof *values) != 0 ||
+			 device_copy(x[r], values, COUNT * sizeof *values) != 0;
+	}
+	if (failed || pthread_create(&holder.thread, NULL, hold_capture, &holder) != 0)
+		return 1;
+	while (!__atomic_load_n(&holder.begun, __ATOMIC_ACQUIRE))
+		sched_yield();
+	marrow_group_start();
+	for (uint32_t r = 0; r < RANKS; r++)
+		failed |= device_set((int)r) != 0 || marrow_comm_init(&comms[r], RANKS, &id, r, &config) != MARROW_SUCCESS;
+	failed |= marrow_group_end() != MARROW_SUCCESS;
+	for (uint32_t r = 0; r < RANKS && !failed; r++)
+		failed |= device_set((int)r) != 0 || marrow_all_reduce(x[r], x[r], COUNT, MARROW_FLOAT32, MARROW_SUM, comms[r], streams[r]) != MARROW_SUCCESS;
+	if (failed)
+		fleet_say("beside a capture: %s", marrow_last_error(NULL));
+	for (uint32_t r = 0; r < RANKS && !failed; r++)
+		if (marrow_comm_destroy(comms[r]) != MARROW_SUCCESS) {
+			fleet_say("destroy beside a capture: %s", marrow_last_error(NULL));
+			failed = 1;
+		}
+	__atomic_store_n(&holder.over, 1, __ATOMIC_RELEASE);
+	pthread_join(holder.thread, NULL);
+	failed |= holder.failed;
+	for (uint32_t r = 0; r < RANKS && !failed; r++) {
+		failed |= device_set((int)r) != 0 || device_copy(values, x[r], COUNT * sizeof *values) != 0;
+		for (uint32_t i = 0; i < COUNT; i++)
+			failed |= values[i] != 3;
+	}
+	free(values);
+	fleet_say("init, calls and destroy beside a global capture: %s", failed ? "FAILED" : "ok");
+	return failed;
+}
+
 int main(void)
 {
 	struct world w = {.target = MARROW_TARGET_CUDA, .nranks = RANKS, .ncomms = COMMS};
@@ -396,6 +495,7 @@ int main(void)
 	shared.meet = fleet_share(sizeof *shared.meet);
 	int failed = fleet_run(&w, LIMIT_S, run);
 	failed += fleet_child(60, one_thread, NULL) != 0;
+	failed += fleet_child(60, beside_capture, NULL) != 0;
 	printf("streams: %s\n", failed ? "FAILED" : "ok");
 	return failed ? 1 : 0;
 }
