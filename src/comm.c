@@ -44,8 +44,8 @@ enum marrow_status mrw_choose_runtime(enum marrow_target target, const struct mr
 		*runtime = &mrw_cuda_runtime;
 #endif
 	if (target == MARROW_TARGET_CUDA && (*runtime)->target != MARROW_TARGET_CUDA)
-		return mrw_fail(MARROW_UNSUPPORTED, "the cuda target was asked for, but this %s; use the host target or fix the driver",
-				MRW_HAVE_CUDA ? "machine shows no CUDA device" : "build has no CUDA");
+		return mrw_fail(MARROW_UNSUPPORTED, "the cuda target was asked for, but this %s, or use the host target",
+				MRW_HAVE_CUDA ? "machine shows no CUDA device: look at its driver" : "build has no CUDA: configure it with -Dcuda=enabled");
 	return MARROW_SUCCESS;
 }
 

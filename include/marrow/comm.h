@@ -11,6 +11,8 @@
  * Processes: a communicator is its maker's. In a forked child the functions that would act on it refuse (MARROW_INVALID_USAGE) and change
  * nothing; the child may make its own on the host target, while CUDA does not outlive a fork.
  *
+ * A communicator has at most 64 ranks, 16 of a host; over several hosts on the cuda target 16.
+ *
  * Every function returns a status; marrow_last_error() says in words who failed, on what, and what to do. */
 #ifndef MARROW_COMM_H
 #define MARROW_COMM_H

@@ -275,8 +275,8 @@ static bool consistent(struct perf_options *o)
 		fprintf(stderr, "-G excludes -z and -y: a graph is captured from a stream of its own, without waits\n");
 		return false;
 	}
-	if (o->calibrate_path && o->nalgos == 0)
-		(void)parse_algos(o, "all");
+	if (o->calibrate_path && o->nalgos == 0 && !parse_algos(o, "all"))
+		return false;
 	if (o->calibrate_path && (o->type == OPTION_ALL || o->op == OPTION_ALL || o->cycles != 1 || o->root == OPTION_ALL)) {
 		fprintf(stderr, "--calibrate: one type, operation and root, once through all sizes\n");
 		return false;
@@ -288,6 +288,14 @@ static bool consistent(struct perf_options *o)
 	if (o->rounds == 0)
 		o->rounds = o->compare_path || o->nalgos ? 7 : 1;
 	return true;
+}
+
+static const char *long_name(int flag)
+{
+	const struct option *o = long_options;
+	while (o->name && o->val != flag)
+		o++;
+	return o->name ? o->name : "?";
 }
 
 bool options_parse(struct perf_options *options, int argc, char **argv, int *status)
@@ -309,7 +317,7 @@ bool options_parse(struct perf_options *options, int argc, char **argv, int *sta
 		}
 		if (flag == '?' || !parse_flag(options, flag, optarg)) {
 			if (flag != '?')
-				fprintf(stderr, "%s: invalid value '%s'\n", argv[0], optarg);
+				fprintf(stderr, "%s: --%s: invalid value '%s'\n", argv[0], long_name(flag), optarg);
 			fprintf(stderr, "see %s --help\n", argv[0]);
 			return false;
 		}

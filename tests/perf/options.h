@@ -7,6 +7,8 @@
 
 enum { OPTION_ALL = -1 };
 
+enum { OPTION_ALGOS = 9 }; /* all there are */
+
 struct perf_options {
 	uint32_t threads, ranks_per_thread, processes; /* processes 0: this one */
 	enum marrow_target target;
@@ -20,7 +22,7 @@ struct perf_options {
 	bool null_stream, cpu_time, timestamps, memory_report;
 	uint64_t seed;
 	const char *json_path, *compare_path, *calibrate_path; /* NULL: none */
-	const char *algos[8];    /* each forced in turn, beside what the library chooses */
+	const char *algos[OPTION_ALGOS]; /* each forced in turn, beside what the library chooses */
 	uint32_t nalgos;
 	char ignored[128]; /* flags given that mean nothing here */
 };
