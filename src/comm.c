@@ -376,6 +376,15 @@ enum marrow_status mrw_comm_open(struct marrow_comm *comm)
 	return MARROW_SUCCESS;
 }
 
+static void announce(const struct marrow_comm *comm)
+{
+	const struct mrw_device *d = &comm->device;
+	uint32_t hosts = comm->hosts ? comm->hosts : 1;
+	mrw_log(MRW_LOG_INFO, "marrow %d.%d.%d: rank %u of %u on %u host%s, %s target%s%s, %.1f MiB of memory for this communicator", MARROW_VERSION_MAJOR,
+		MARROW_VERSION_MINOR, MARROW_VERSION_PATCH, comm->rank, comm->nranks, hosts, hosts == 1 ? "" : "s", d->runtime->name,
+		d->name[0] ? ", " : "", d->name, (double)comm->arena.mapped / (1 << 20));
+}
+
 enum marrow_status mrw_comm_build(struct marrow_comm *comm)
 {
 	enum marrow_status status;
@@ -395,6 +404,7 @@ enum marrow_status mrw_comm_build(struct marrow_comm *comm)
 		MRW_TRY_GOTO(join(comm));
 	else
 		mrw_boot_drop_id(&comm->init.id);
+	announce(comm);
 	__atomic_store_n(&comm->life, MRW_LIFE_LIVE, __ATOMIC_RELEASE);
 	return MARROW_SUCCESS;
 fail:

@@ -65,6 +65,9 @@ with tempfile.TemporaryDirectory() as folder:
     expect(sorted(told) == ["bulk", "oneshot"], "telling once", text)
 
     # A shape that is not in it: the model.
+    text, status = run(ALL_REDUCE, "--ranks", "2", MARROW_LOG="info")
+    expect(status == 0 and all(f"rank {r} of 2 on 1 host, host target" in text for r in (0, 1)), "ranks announce themselves", text)
+
     text, status = run(ALL_REDUCE, "--ranks", "3", MARROW_TUNING=odd, MARROW_LOG="warn,select")
     expect(status == 0 and "MARROW_TUNING" not in text and "all_reduce by bytes: oneshot" in text, "another shape", text)
 
