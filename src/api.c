@@ -245,6 +245,8 @@ enum marrow_status marrow_comm_init(struct marrow_comm **comm, uint32_t nranks, 
 		status = mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init: nranks is 0");
 	else if (rank >= nranks)
 		status = mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init: rank %u of %u: ranks are 0 to %u", rank, nranks, nranks - 1);
+	else if (nranks > MRW_MAX_RANKS)
+		status = mrw_fail(MARROW_UNSUPPORTED, "marrow_comm_init: %u ranks: at most %d", nranks, MRW_MAX_RANKS);
 	else if (!id && nranks > 1)
 		status = mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init: id is NULL; make it with marrow_get_unique_id() on one rank and send "
 				  "it to all");

@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "boot.h"
 
-enum { LETTER_MAGIC = 0x4c57524d, RETRY_MS = 2 };
+enum { LETTER_MAGIC = 0x4c57524d, RETRY_MS = 2, HEAR_MS = 500 };
 
 struct letter {
 	uint32_t magic_le, from_le, to_le;
@@ -191,6 +191,21 @@ static enum marrow_status receive(struct mrw_boot *boot)
 	}
 }
 
+/* A peer that cannot be reached any more may have left because of another one: its own words are on their way then. */
+static enum marrow_status blame(struct mrw_boot *boot, uint32_t peer, int error)
+{
+	uint64_t until_ms = mrw_boot_now_ms() + HEAR_MS;
+
+	do {
+		mrw_boot_pump(boot, -1, mrw_boot_now_ms() + RETRY_MS);
+		MRW_TRY(mrw_boot_check_trouble(boot, "passing descriptors"));
+	} while (mrw_boot_now_ms() < until_ms);
+	errno = error;
+	return mrw_fail_errno(MARROW_REMOTE_ERROR,
+			      "cannot pass a file descriptor to %s: it has ended, or is in another network namespace (containers of one machine must share "
+			      "it, or differ in MARROW_HOST_ID)", mrw_boot_name(boot, peer));
+}
+
 /* With the lock. sent: a flag per peer. */
 static enum marrow_status swap(struct mrw_boot *boot, const uint32_t *peers, uint32_t npeers, int fd, int *received,
 			       bool *sent)
@@ -204,15 +219,8 @@ static enum marrow_status swap(struct mrw_boot *boot, const uint32_t *peers, uin
 		for (uint32_t i = 0; i < npeers; i++) {
 			int error = sent[i] ? 0 : send_letter(boot, peers[i], fd);
 
-			if (error && error != EAGAIN) {
-				errno = error;
-				return mrw_fail_errno(
-					MARROW_REMOTE_ERROR,
-					"cannot pass a file descriptor to %s: it has ended, or is in another "
-					"network namespace (containers of one machine must share it, or differ in "
-					"MARROW_HOST_ID)",
-					mrw_boot_name(boot, peers[i]));
-			}
+			if (error && error != EAGAIN)
+				return blame(boot, peers[i], error);
 			sent[i] = !error;
 			unsent += error != 0;
 			if (received[i] < 0)

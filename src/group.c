@@ -6,7 +6,8 @@
 
 static _Thread_local struct {
 	uint32_t depth;
-	enum marrow_status status;   /* first failure of a call in the group */
+	enum marrow_status status;   /* first failure of a call in the group, and its words */
+	char text[MRW_ERROR_TEXT_BYTES];
 	struct mrw_task *tasks;
 	size_t count, room;
 	struct marrow_comm **inits;
@@ -20,8 +21,10 @@ bool mrw_group_active(void)
 
 void mrw_group_failed(enum marrow_status status)
 {
-	if (group.depth > 0 && group.status == MARROW_SUCCESS)
-		group.status = status;
+	if (group.depth == 0 || group.status != MARROW_SUCCESS)
+		return;
+	group.status = status;
+	snprintf(group.text, sizeof group.text, "%s", mrw_error_text());
 }
 
 bool mrw_group_holds(const struct marrow_comm *comm)
@@ -64,7 +67,14 @@ enum marrow_status mrw_group_add_init(struct marrow_comm *comm)
 
 /* One thread of a group end: a communicator to build, the splits of one parent in order, or the host-target calls of one communicator in
  * order. */
+/* Workers begin when all have started, or not at all: one whose ranks' partner never came would wait for it until its deadline. */
+struct gate {
+	pthread_mutex_t lock; /* held until then */
+	bool closed;
+};
+
 struct worker {
+	struct gate *gate;
 	pthread_t thread;
 	bool started;
 	struct marrow_comm *build;
@@ -134,6 +144,11 @@ static enum marrow_status split_all(struct worker *w)
 static void *work(void *p)
 {
 	struct worker *w = p;
+	pthread_mutex_lock(&w->gate->lock);
+	bool closed = w->gate->closed;
+	pthread_mutex_unlock(&w->gate->lock);
+	if (closed)
+		return NULL;
 	if (w->parent)
 		w->status = split_all(w);
 	else if (w->build)
@@ -148,16 +163,24 @@ static void *work(void *p)
 /* Runs all workers, the last one in this thread. Returns the first failure and its text. */
 static enum marrow_status run_workers(struct worker *workers, size_t count)
 {
+	struct gate gate = {PTHREAD_MUTEX_INITIALIZER, false};
 	enum marrow_status status = MARROW_SUCCESS;
-	for (size_t i = 0; i + 1 < count; i++)
-		workers[i].started = pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0;
+	pthread_mutex_lock(&gate.lock);
+	for (size_t i = 0; i < count; i++) {
+		workers[i].gate = &gate;
+		workers[i].started = i + 1 < count && !gate.closed && pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0;
+		gate.closed = gate.closed || (i + 1 < count && !workers[i].started);
+	}
+	pthread_mutex_unlock(&gate.lock);
 	if (count > 0)
 		work(&workers[count - 1]);
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count; i++)
 		if (workers[i].started)
 			pthread_join(workers[i].thread, NULL);
-		else if (i + 1 < count)
-			workers[i].status = mrw_fail(MARROW_SYSTEM_ERROR, "cannot start a thread for a rank of the group; raise ulimit -u");
+	pthread_mutex_destroy(&gate.lock);
+	if (gate.closed)
+		return mrw_fail(MARROW_SYSTEM_ERROR, "cannot start a thread for each rank of the group, so none was issued; raise ulimit -u");
+	for (size_t i = 0; i < count; i++) {
 		if (status == MARROW_SUCCESS && workers[i].status != MARROW_SUCCESS) {
 			status = workers[i].status;
 			if (workers[i].text[0])
@@ -323,8 +346,10 @@ enum marrow_status marrow_group_start(void)
 
 enum marrow_status marrow_group_fail(enum marrow_status status)
 {
-	if (group.depth == 0 || status == MARROW_SUCCESS)
-		return mrw_fail(MARROW_INVALID_USAGE, "marrow_group_fail: %s", group.depth ? "success is no failure" : "this thread is in no group");
+	if (group.depth == 0)
+		return mrw_fail(MARROW_INVALID_USAGE, "marrow_group_fail: this thread is in no group");
+	if (status <= MARROW_SUCCESS || status > MARROW_INTERNAL_ERROR)
+		return mrw_fail(MARROW_INVALID_USAGE, "marrow_group_fail: %d is no failure", (int)status);
 	mrw_group_failed(status);
 	return MARROW_SUCCESS;
 }
@@ -336,6 +361,8 @@ enum marrow_status marrow_group_end(void)
 	if (--group.depth > 0)
 		return MARROW_SUCCESS;
 	enum marrow_status status = group.status;
+	if (status != MARROW_SUCCESS)
+		mrw_error_set_text(group.text);
 	if (status == MARROW_SUCCESS && group.init_count > 0)
 		status = build_all(false);
 	else if (group.init_count > 0)

@@ -69,6 +69,8 @@ static enum marrow_status init_env(struct marrow_comm **comm, const struct marro
 	if (place.rank >= place.nranks)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init_env: rank %lld of %lld: ranks are 0 to %lld", (long long)place.rank,
 				(long long)place.nranks, (long long)place.nranks - 1);
+	if (place.nranks > MRW_MAX_RANKS)
+		return mrw_fail(MARROW_UNSUPPORTED, "marrow_comm_init_env: %lld ranks: at most %d", (long long)place.nranks, MRW_MAX_RANKS);
 	if (place.nranks > 1) {
 		if (!place.root[0])
 			return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init_env: set MARROW_ROOT=host:port, where rank 0 shall listen");

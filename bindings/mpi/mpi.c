@@ -36,7 +36,7 @@ enum marrow_status marrow_comm_init_mpi(struct marrow_comm **comm, MPI_Comm mpi_
 	if (any_bad_call)
 		return bad_call ? MARROW_INVALID_ARGUMENT : MARROW_REMOTE_ERROR;
 	if (rank == 0)
-		offer.status = (int32_t)marrow_get_unique_id(&offer.id);
+		offer.status = (int32_t)marrow_get_unique_id_on(&offer.id, config);
 	if (MPI_Bcast(&offer, (int)sizeof(offer), MPI_BYTE, 0, mpi_comm) != MPI_SUCCESS)
 		return MARROW_SYSTEM_ERROR;
 	if (offer.status != MARROW_SUCCESS)

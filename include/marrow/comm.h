@@ -151,7 +151,8 @@ MARROW_API enum marrow_status marrow_comm_async_error(struct marrow_comm *comm, 
 /* Operations between start and the matching end are issued at the outermost end, in call order for each communicator. Groups
  * nest. One thread may hold calls for several communicators; on the cuda target all streams of a communicator in the
  * group wait for each other. On the host target communicators of different ranks run on threads that end joins.
- * If a call in the group failed, end issues nothing and returns that status. */
+ * If a call that the group would hold (a collective, send, recv, init, split) failed, end issues nothing and returns that status, with
+ * the words of that failure; others (marrow_comm_init_mpi() before its init, queries, operations to reduce by) do not count. */
 MARROW_API enum marrow_status marrow_group_start(void);
 MARROW_API enum marrow_status marrow_group_end(void);
 /* Marks this thread's group as failed: its outermost end issues nothing and returns status (not MARROW_SUCCESS), or that of a failure before
