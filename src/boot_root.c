@@ -10,6 +10,7 @@
 
 enum {
 	PARENT_MS = 100, /* between two looks whether a rank that is waited for has died */
+	RETURN_MS = 1000, /* for a rank that gave up before the root came */
 	REPORT_MS = 500, /* after the deadline: who lacks a link tells which */
 	LATE_MS = 1000   /* after a failure: ranks that come only now hear of it */
 };
@@ -35,6 +36,11 @@ static enum marrow_status refuse(struct mrw_conn *conn, enum marrow_status statu
 	mrw_conn_push_error(conn, status, mrw_error_text());
 	mrw_conn_close(conn);
 	return status;
+}
+
+static enum marrow_status fail_lost(const char *name)
+{
+	return mrw_fail(MARROW_REMOTE_ERROR, "%s closed its connection during set-up: look for its own message", name);
 }
 
 /* "1, 3" */
@@ -63,6 +69,28 @@ static enum marrow_status fail_unlike(const struct mrw_setup *setup, const struc
 			mine);
 }
 
+/* It gave up while it waited at the door. It may be back, and stand in the same queue. */
+static enum marrow_status let_go(struct mrw_setup *setup, struct mrw_conn *conn, const struct mrw_hello *hello)
+{
+	uint32_t rank = le32toh(hello->from_le);
+
+	if (rank < setup->boot->nranks && !setup->left_ms) {
+		setup->left_ms = mrw_boot_now_ms() + RETURN_MS;
+		setup->left_rank = rank;
+		mrw_setup_name(setup->left, rank, &hello->member, &conn->peer);
+	}
+	mrw_conn_drop(conn);
+	return MARROW_SUCCESS;
+}
+
+static enum marrow_status check_return(struct mrw_setup *setup)
+{
+	if (!setup->left_ms || mrw_boot_now_ms() < setup->left_ms)
+		return MARROW_SUCCESS;
+	setup->left_ms = 0;
+	return setup->controls[setup->left_rank].conn.fd >= 0 ? MARROW_SUCCESS : fail_lost(setup->left);
+}
+
 enum marrow_status mrw_root_greet(struct mrw_setup *setup, struct mrw_conn *conn, const struct mrw_hello *hello)
 {
 	struct mrw_boot *boot = setup->boot;
@@ -72,10 +100,8 @@ enum marrow_status mrw_root_greet(struct mrw_setup *setup, struct mrw_conn *conn
 	struct mrw_control *control;
 	uint64_t patience;
 
-	if (mrw_conn_is_over(conn)) { /* gave up while it waited at the door, and may be back */
-		mrw_conn_drop(conn);
-		return MARROW_SUCCESS;
-	}
+	if (mrw_conn_is_over(conn))
+		return let_go(setup, conn, hello);
 	setup->arrivals++;
 	mrw_setup_name(present, boot->rank, &setup->table[boot->rank], &setup->table[boot->rank].addrs[0]);
 	if (version != mrw_boot_wire_version())
@@ -139,7 +165,7 @@ enum marrow_status mrw_root_lost(struct mrw_setup *setup, struct mrw_control *co
 
 	mrw_setup_name(name, control->rank, &setup->table[control->rank], &control->conn.peer);
 	mrw_conn_close(&control->conn);
-	return mrw_fail(MARROW_REMOTE_ERROR, "%s closed its connection during set-up: look for its own message", name);
+	return fail_lost(name);
 }
 
 /* Appends "1, 4-6" for the ranks that are not ready or not here. */
@@ -283,8 +309,11 @@ enum marrow_status mrw_root_run(struct mrw_setup *setup)
 			goto fail;
 		}
 		MRW_TRY_GOTO(check_parent(setup));
-		look_ms = mrw_boot_now_ms() + PARENT_MS;
-		MRW_TRY_GOTO(mrw_setup_step(setup, boot->parent && look_ms < setup->deadline_ms ? look_ms : setup->deadline_ms));
+		MRW_TRY_GOTO(check_return(setup));
+		look_ms = boot->parent ? mrw_boot_now_ms() + PARENT_MS : setup->deadline_ms;
+		if (setup->left_ms && setup->left_ms < look_ms)
+			look_ms = setup->left_ms;
+		MRW_TRY_GOTO(mrw_setup_step(setup, look_ms < setup->deadline_ms ? look_ms : setup->deadline_ms));
 	}
 	MRW_TRY_GOTO(push_tables(setup));
 	MRW_TRY_GOTO(mrw_setup_begin_links(setup));

@@ -41,6 +41,9 @@ struct mrw_setup {
 	uint32_t ncontrols;
 	uint32_t njoined;       /* root: ranks present, itself included */
 	uint32_t arrivals;      /* root: hellos with the right key, good or bad */
+	uint64_t left_ms;       /* root: until when rank left_rank, which came and gave up before it was greeted, may come again; 0: none */
+	uint32_t left_rank;
+	char left[MRW_BOOT_NAME_BYTES];
 	uint32_t expected;      /* root: arrivals there will be, by the largest number of ranks that any rank knows of */
 	struct mrw_boot_member *table; /* by rank; NULL until known. Member: zeros but for itself and its neighbours */
 	uint32_t root_rank;

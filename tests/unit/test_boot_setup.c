@@ -281,6 +281,10 @@ static void names_an_unreachable_root(void **state)
 	play_processes(2, 0);
 	assert_int_equal(parts[1].status, MARROW_TIMEOUT);
 	assert_contains(parts[1].text, "did not answer rank 1");
+	assert_int_equal(parts[0].status, MARROW_REMOTE_ERROR);
+	assert_contains(parts[0].text, "rank 1 (");
+	assert_contains(parts[0].text, "closed its connection during set-up");
+	assert_true(parts[0].took_ms < TIMEOUT_MS / 2);
 }
 
 static void names_the_descriptor_limit(void **state)
