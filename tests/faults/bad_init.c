@@ -98,7 +98,8 @@ static void arguments(void)
 		{.nranks = 0, .id = &id, .want = MARROW_INVALID_ARGUMENT, .words = "nranks is 0"},
 		{.nranks = 2, .rank = 2, .id = &id, .want = MARROW_INVALID_ARGUMENT, .words = "rank 2 of 2|0 to 1"},
 		{.nranks = 2, .rank = UINT32_MAX, .id = &id, .want = MARROW_INVALID_ARGUMENT, .words = "rank 4294967295"},
-		{.nranks = UINT32_MAX, .rank = 0, .id = &id, .want = MARROW_INVALID_ARGUMENT, .words = "4294967295"},
+		{.nranks = UINT32_MAX, .rank = 0, .id = &id, .want = MARROW_UNSUPPORTED, .words = "4294967295 ranks|at most 64"},
+		{.nranks = 65, .rank = 64, .id = &id, .want = MARROW_UNSUPPORTED, .words = "65 ranks|at most 64"},
 		{.nranks = 2, .rank = 0, .id = NULL, .want = MARROW_INVALID_ARGUMENT, .words = "id is NULL|marrow_get_unique_id"},
 	};
 	expect_status("comm is NULL", marrow_comm_init(NULL, 1, &id, 0, NULL), MARROW_INVALID_ARGUMENT, NULL, "comm is NULL");
