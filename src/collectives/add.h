@@ -153,6 +153,29 @@ MRW_DEV void mrw_sum_chunk(const uint32_t reduction, const struct mrw_args *a, c
 		mrw_sum_one(reduction, a, s, at, s.bytes - at);
 }
 
+/* From byte at on; the operation is a switch outside the loop. */
+MRW_DEV void mrw_sum_switch(uint32_t at, uint32_t step, const struct mrw_args *a, const struct mrw_sum s)
+{
+	switch (a->reduction) {
+	case MRW_RED_SUM:
+		mrw_sum_chunk(MRW_RED_SUM, a, s, at, step);
+		break;
+	case MRW_RED_PROD:
+		mrw_sum_chunk(MRW_RED_PROD, a, s, at, step);
+		break;
+	case MRW_RED_MAX:
+		mrw_sum_chunk(MRW_RED_MAX, a, s, at, step);
+		break;
+	default:
+		mrw_sum_chunk(MRW_RED_MIN, a, s, at, step);
+	}
+}
+
+MRW_DEV_CALL void mrw_sum_any(uint32_t at, uint32_t step, const struct mrw_args *a, const struct mrw_sum *s)
+{
+	mrw_sum_switch(at, step, a, *s);
+}
+
 /* Pushes one chunk of my input, scaled, into a staging slot. */
 MRW_DEV void mrw_push_scaled(const struct mrw_team *team, uint8_t *slot, const uint8_t *src, uint32_t bytes, mrw_acc scalar)
 {

@@ -42,23 +42,14 @@ MRW_DEV struct mrw_sum mrw_sum_of(uint32_t channel, const struct mrw_args *a, ui
 	return s;
 }
 
-/* From byte at on; the operation is a switch outside the loop. */
-MRW_DEV_CALL void mrw_sum_any(uint32_t at, uint32_t step, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index)
+/* From byte at on. A kernel keeps the sum in registers; on the host one copy of the arithmetic does. */
+MRW_DEV_CALL void mrw_bulk_sum(uint32_t at, uint32_t step, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index)
 {
 	struct mrw_sum s = mrw_sum_of(channel, a, round, index);
-	switch (a->reduction) {
-	case MRW_RED_SUM:
-		mrw_sum_chunk(MRW_RED_SUM, a, s, at, step);
-		break;
-	case MRW_RED_PROD:
-		mrw_sum_chunk(MRW_RED_PROD, a, s, at, step);
-		break;
-	case MRW_RED_MAX:
-		mrw_sum_chunk(MRW_RED_MAX, a, s, at, step);
-		break;
-	default:
-		mrw_sum_chunk(MRW_RED_MIN, a, s, at, step);
-	}
+	if (MRW_ON_CUDA)
+		mrw_sum_switch(at, step, a, s);
+	else
+		mrw_sum_any(at, step, a, &s);
 }
 
 MRW_DEV void mrw_bulk_push(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index,
@@ -99,7 +90,7 @@ MRW_DEV void mrw_bulk_add(const struct mrw_team *team, uint32_t channel, const s
 		at = mrw_sum_pair_any(a->reduction, at, step, a->rank == 0 ? s.own : s.staged, a->rank == 0 ? s.staged : s.own, s.out,
 				      s.forward ? mrw_sum_slot(a, s, 1) : NULL, s.bytes, s.average);
 	if (at < s.bytes)
-		mrw_sum_any(at, step, channel, a, round, index);
+		mrw_bulk_sum(at, step, channel, a, round, index);
 	for (uint32_t q = 1; mrw_spans(a) && s.forward && q < a->nranks; q++)
 		mrw_stage_note(team, a, 1, channel, mrw_peer(a, q), round, s.bytes);
 	if (mrw_is_sender(a))

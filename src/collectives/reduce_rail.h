@@ -72,31 +72,12 @@ MRW_DEV struct mrw_sum mrw_rail_sum(uint32_t channel, const struct mrw_args *a, 
 	return s;
 }
 
-/* The operation is a switch outside the loop. */
-MRW_DEV_CALL void mrw_rail_add(uint32_t at, uint32_t step, const struct mrw_args *a, const struct mrw_sum *sum)
-{
-	struct mrw_sum s = *sum;
-	switch (a->reduction) {
-	case MRW_RED_SUM:
-		mrw_sum_chunk(MRW_RED_SUM, a, s, at, step);
-		break;
-	case MRW_RED_PROD:
-		mrw_sum_chunk(MRW_RED_PROD, a, s, at, step);
-		break;
-	case MRW_RED_MAX:
-		mrw_sum_chunk(MRW_RED_MAX, a, s, at, step);
-		break;
-	default:
-		mrw_sum_chunk(MRW_RED_MIN, a, s, at, step);
-	}
-}
-
 MRW_DEV_CALL void mrw_rail_add_host(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index)
 {
 	for (uint32_t q = 0; q < a->far->hosts; q++) {
 		uint32_t host = mrw_rail_host(a, q);
 		struct mrw_sum s = mrw_rail_host_sum(channel, a, round, index, host);
-		mrw_rail_add(team->index * MRW_VEC_BYTES, team->size * MRW_VEC_BYTES, a, &s);
+		mrw_sum_any(team->index * MRW_VEC_BYTES, team->size * MRW_VEC_BYTES, a, &s);
 		if (q > 0)
 			mrw_stage_note(team, a, 0, channel, mrw_rail_rank(a, host, a->far->local), round, s.bytes);
 	}
@@ -105,7 +86,7 @@ MRW_DEV_CALL void mrw_rail_add_host(const struct mrw_team *team, uint32_t channe
 MRW_DEV_CALL void mrw_rail_add_all(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index)
 {
 	struct mrw_sum s = mrw_rail_sum(channel, a, round, index);
-	mrw_rail_add(team->index * MRW_VEC_BYTES, team->size * MRW_VEC_BYTES, a, &s);
+	mrw_sum_any(team->index * MRW_VEC_BYTES, team->size * MRW_VEC_BYTES, a, &s);
 	for (uint32_t q = 1; s.forward && q < a->far->hosts; q++)
 		mrw_stage_note(team, a, 1, channel, mrw_rail_rank(a, mrw_rail_host(a, q), a->far->local), round, s.bytes);
 }

@@ -38,7 +38,7 @@ MRW_DEV_CALL void mrw_ring_add(const struct mrw_team *team, uint32_t channel, co
 			       uint32_t owner, bool last)
 {
 	struct mrw_sum s = mrw_ring_sum(channel, a, round, index, owner, last);
-	mrw_rail_add(team->index * MRW_VEC_BYTES, team->size * MRW_VEC_BYTES, a, &s);
+	mrw_sum_any(team->index * MRW_VEC_BYTES, team->size * MRW_VEC_BYTES, a, &s);
 	if (!last || s.forward)
 		mrw_stage_note(team, a, last ? 1 : 0, channel, mrw_ring_right(a), round, s.bytes);
 }

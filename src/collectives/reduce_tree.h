@@ -36,7 +36,7 @@ MRW_DEV_CALL void mrw_tree_add(const struct mrw_team *team, uint32_t which, uint
 	uint32_t to = root ? mrw_branch_rank(a, which, flow.to & 1u << MRW_TREE_FIRST ? MRW_TREE_FIRST : MRW_TREE_SECOND)
 			   : mrw_branch_rank(a, which, MRW_TREE_PARENT);
 	struct mrw_sum s = mrw_tree_sum(which, channel, a, round, c, keeps ? a->out + c.offset : mrw_staging_to(a, which, channel, to, round));
-	mrw_rail_add(team->index * MRW_VEC_BYTES, team->size * MRW_VEC_BYTES, a, &s);
+	mrw_sum_any(team->index * MRW_VEC_BYTES, team->size * MRW_VEC_BYTES, a, &s);
 	if (!keeps) {
 		mrw_stage_note(team, a, which, channel, to, round, c.bytes);
 	} else if (flow.to != 0) {

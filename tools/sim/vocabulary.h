@@ -295,11 +295,10 @@ MRW_DEV bool mrw_packets_settled(const struct mrw_team *team, uint32_t channel, 
 #include "collectives/sum.h"
 
 /* The pieces of a sum are added, and the result goes to all places at once: at is 0. */
-MRW_DEV void mrw_sum_chunk(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at, uint32_t step)
+MRW_DEV void mrw_sum_switch(uint32_t at, uint32_t step, const struct mrw_args *a, const struct mrw_sum s)
 {
 	uint32_t value = 0, format;
 	bool near;
-	(void)reduction;
 	(void)step;
 	if (s.bytes == 0 || at != 0)
 		return;
@@ -322,6 +321,11 @@ MRW_DEV void mrw_sum_chunk(const uint32_t reduction, const struct mrw_args *a, c
 	}
 }
 
+MRW_DEV void mrw_sum_any(uint32_t at, uint32_t step, const struct mrw_args *a, const struct mrw_sum *s)
+{
+	mrw_sum_switch(at, step, a, *s);
+}
+
 MRW_DEV uint32_t mrw_sum_pair_any(uint32_t reduction, uint32_t at, uint32_t step, const uint8_t *p0, const uint8_t *p1, uint8_t *out, uint8_t *slot,
 				  uint32_t bytes, bool average)
 {
@@ -333,7 +337,7 @@ MRW_DEV uint32_t mrw_sum_pair_any(uint32_t reduction, uint32_t at, uint32_t step
 	(void)slot;
 	(void)bytes;
 	(void)average;
-	return at; /* teams of one take mrw_sum_chunk() */
+	return at; /* teams of one take mrw_sum_switch() */
 }
 
 #endif
