@@ -186,7 +186,9 @@ static uint64_t oneshot_most(const struct mrw_cost_shape *s, enum mrw_func func)
 	if (s->target == MARROW_TARGET_HOST)
 		return s->hosts == 1 ? UINT64_MAX : s->nranks > 2 ? 1024 : 512;
 	if (func == MRW_FUNC_ALL_REDUCE && s->lines)
-		return (64u << 10) / (s->nranks - 1);
+		return (128u << 10) / (s->nranks - 1);
+	if (func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_REDUCE_SCATTER_V)
+		return 600u << 10;
 	if ((func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE) && s->nranks > 2)
 		return (128u << 10) / (s->nranks - 1);
 	return 1u << 20;

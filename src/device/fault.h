@@ -112,12 +112,13 @@ MRW_DEV_CALL void mrw_raise(const struct mrw_args *a, uint32_t kind, struct mrw_
 		mrw_store_relaxed(&mine->poison, poison);
 }
 
-/* This rank was poisoned: leave a record. A mismatch that can be seen from here names both calls better than hearsay. */
+/* This rank was poisoned: leave a record. A mismatch that can be seen from here names both calls better than hearsay; but after an abort nobody
+ * minds what would have been called. */
 MRW_DEV_CALL void mrw_leave(const struct mrw_args *a, struct mrw_where w, uint64_t poison)
 {
 	if (mrw_load_relaxed(&mrw_control(a, a->rank)->fault_claim) != 0)
 		return;
-	uint32_t odd = mrw_odd_peer(a, w.seq);
+	uint32_t odd = mrw_cause_kind(poison) == MRW_FAULT_ABORT ? a->nranks : mrw_odd_peer(a, w.seq);
 	if (odd < a->nranks) {
 		w.peer = odd;
 		mrw_raise(a, MRW_FAULT_MISMATCH, w, 0, 0);
