@@ -142,6 +142,13 @@ MRW_DEV void mrw_lanes_keep(const struct mrw_team *team, const struct mrw_transf
 #define MRW_PICK_DONE 0xffffffffu
 #define MRW_PICK_LEAVE 0xfffffffeu
 
+/* Number of the only lane of a set; MRW_PICK_LEAVE: it has none, or more. */
+MRW_DEV uint32_t mrw_lanes_only(struct mrw_lane_set s)
+{
+	uint32_t l = mrw_lanes_left(&s) ? mrw_lanes_take(&s) : MRW_PICK_LEAVE;
+	return mrw_lanes_left(&s) ? MRW_PICK_LEAVE : l;
+}
+
 /* One thread's part: looks at the lanes in turn, from number from on, until one can go on, or none is left. */
 MRW_DEV uint32_t mrw_lanes_pick(const struct mrw_transfers *m, uint32_t seq, struct mrw_lane_set *active, uint32_t from)
 {
@@ -172,25 +179,56 @@ MRW_DEV uint32_t mrw_lanes_pick(const struct mrw_transfers *m, uint32_t seq, str
 	return MRW_PICK_DONE;
 }
 
-/* False: the team leaves. */
+/* The same for a lane where it is known to stand. */
+MRW_DEV bool mrw_lane_await(const struct mrw_transfers *m, const struct mrw_stand *h, uint32_t l, uint32_t seq)
+{
+	struct mrw_lane_set active = {{0}};
+	uint64_t since = 0;
+	bool ok = true;
+	active.word[mrw_lane_word(l)] = 1ull << l % 64;
+	for (uint32_t idle = 0; !mrw_lane_ready(m, h, seq, &ok); idle++) {
+		if (idle % MRW_POLLS_A_LOOK == MRW_POLLS_A_LOOK - 1) {
+			since = mrw_transfers_look(m, active, seq, since, idle / MRW_POLLS_A_LOOK);
+			if (since == 0)
+				return false;
+		}
+		mrw_pause(idle, m->a.spin_limit);
+	}
+	return ok;
+}
+
+/* A team that has one lane only has nothing to pick, and keeps in registers where it stands. False: the team leaves. */
 MRW_DEV bool mrw_lanes_run(const struct mrw_team *team, const struct mrw_transfers *m, uint32_t channel, uint32_t seq)
 {
 	struct mrw_lane_set active = {{0}};
-	uint32_t pick = 0;
+	struct mrw_stand h;
 	if (team->index == 0 && m->routes > 0)
 		active = mrw_lanes_active(m, channel);
-	for (;;) {
-		struct mrw_stand h;
-		if (team->index == 0)
-			pick = mrw_lanes_pick(m, seq, &active, pick);
-		pick = mrw_team_tell(team, pick);
-		if (pick >= MRW_PICK_LEAVE)
-			return pick == MRW_PICK_DONE;
-		(void)mrw_stand_find(m, pick, &h);
+	uint32_t pick = mrw_team_tell(team, mrw_lanes_only(active));
+	bool only = pick != MRW_PICK_LEAVE;
+	if (only)
+		mrw_stand_load(m, pick, &h);
+	else
+		mrw_team_sync(team); /* all have been told */
+	for (pick = only ? pick : 0;;) {
+		if (!only) {
+			if (team->index == 0)
+				pick = mrw_lanes_pick(m, seq, &active, pick);
+			pick = mrw_team_tell(team, pick);
+			if (pick >= MRW_PICK_LEAVE)
+				return pick == MRW_PICK_DONE;
+			mrw_stand_load(m, pick, &h);
+		}
+		if (!mrw_stand_seek(m, pick, &h))
+			break;
+		if (only && mrw_team_any(team, team->index == 0 && !mrw_lane_await(m, &h, pick, seq)))
+			return false;
 		if (!mrw_lane_go(team, m, &h, seq, true))
 			return false;
-		pick = (pick + 1) & (64 * MRW_LANE_WORDS - 1);
+		pick = only ? pick : (pick + 1) & (64 * MRW_LANE_WORDS - 1);
 	}
+	mrw_team_sync(team); /* where it stands is kept: whoever resets it may be another thread */
+	return true;
 }
 
 /* What this rank sends itself: no protocol. Pairs in a row; the teams share them out. */
