@@ -230,7 +230,7 @@ static uint64_t blocks_digest(const uint64_t *ends, uint32_t nranks)
 enum marrow_status mrw_check_reach(const struct marrow_comm *comm, enum mrw_func func)
 {
 	bool sparse = comm->reach.rails || comm->reach.ring || comm->reach.tree;
-	if (comm->nranks == 1 || !sparse || (func != MRW_FUNC_REDUCE_SCATTER_V && (func != MRW_FUNC_REDUCE || comm->reach.tree)))
+	if (comm->nranks == 1 || !sparse || (func != MRW_FUNC_REDUCE_SCATTER_V && (func != MRW_FUNC_REDUCE || !comm->reach.ring)))
 		return MARROW_SUCCESS;
 	return mrw_fail(MARROW_UNSUPPORTED, "%s: rank %u of %u on %u hosts does not reach all others (%s: %s), which this call needs: use %s, or make the "
 			"communicator with MARROW_ALGO=bulk", mrw_func_name(func), comm->rank, comm->nranks, comm->hosts,

@@ -173,8 +173,8 @@ MRW_PURE uint64_t mrw_rounds(uint64_t chunks, uint32_t exchanges, uint32_t lag)
  *
  * 0: to each rank of the host, what it needs of this rank's input: the blocks of its rail (broadcast: from the root)
  * 1: their sums over the host (broadcast: themselves), each to its owner's host, along the rail
- * 2: my block's sum over the hosts (broadcast: itself; all_gather: my input) to all other hosts, along the rail
- * 3: the results of my rail to each rank of the host
+ * 2: my block's sum over the hosts (broadcast: itself; all_gather: my input) to all other hosts (reduce: the root's), along the rail
+ * 3: the results of my rail to each rank of the host (reduce: to the root)
  * 4: copied out. A sum is copied out in 2 where nobody else wants it (reduce_scatter). */
 MRW_PURE uint32_t mrw_rail_first(uint32_t func)
 {

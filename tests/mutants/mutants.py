@@ -269,6 +269,15 @@ MUTANTS = [
            ["rails first fault"]),
     Mutant("a round's counter goes by another NIC", [(SEND, "mrw_far_word(a, channel, p, at, mrw_round_offset", "mrw_far_word(a, 0, p, at, mrw_round_offset")], ["rails nics"]),
 
+    Mutant("what a reduce puts aside is read too early", [(REDUCE_RAIL, "mrw_rail_place(a, channel, round - a->call.lag, index);", "mrw_rail_place(a, channel, round, index);")], ["rails"]),
+    Mutant("a reduce's root gets the sum of a host", [(RAIL, "mrw_rail_aside(a, channel, round - a->call.lag, 1)", "mrw_rail_aside(a, channel, round - a->call.lag, 0)")], ["rails"]),
+    Mutant("a reduce's sum stays on its host", [(REDUCE_RAIL, "\tif (mrw_is_sender(a) && home != a->far->host)\n\t\tmrw_stage_note(", "\tif (mrw_is_sender(a) && home > a->far->hosts)\n\t\tmrw_stage_note(")],
+           ["rails"]),
+    Mutant("a reduce's root keeps the results of its own rail only", [(REDUCE_RAIL, "if (index[4] < chunks && !mrw_is_sender(a))", "if (index[4] < chunks && home == a->far->hosts)")], ["rails"]),
+    Mutant("a reduce's packets for the root stay on their host", [(REDUCE_RAILSHOT, "count == 0 || !mrw_railshot_adds(a, a->rank) || mrw", "count > 0 || !mrw_railshot_adds(a, a->rank) || mrw")], ["rails"]),
+    Mutant("a reduce's ranks add what is for another", [(REDUCE_RAILSHOT, "a->call.func != MRW_FUNC_REDUCE || p == mrw_rail_relay(a);", "a->call.func != MRW_FUNC_REDUCE || p == mrw_rail_rank(a, a->far->host, 0);")],
+           ["rails"]),
+
     Mutant("nobody says who is late", [(FLAG, "\t\tmrw_stuck_tell(a, w, now);", "\t\t(void)now;")], ["rails lost rank"]),
 
     # In a ring.

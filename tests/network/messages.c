@@ -85,10 +85,11 @@ static void railed(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t
 	uint32_t func = a->call.func, lag = a->call.lag, nranks = a->nranks;
 	uint64_t first = mrw_rail_index(func, 1, t, lag), second = mrw_rail_index(func, 2, t, lag);
 	bool moves = func == MRW_FUNC_BROADCAST;
+	bool at_root = mrw_has_root(func) && hosts_of(p, nranks) == hosts_of(a->call.root, nranks);
 	bytes[0] = bytes[1] = 0;
 	if (first < chunks && (!moves || hosts_of(rank, nranks) == hosts_of(a->call.root, nranks)))
 		bytes[0] = mrw_chunk(block_bytes(a, p), a->call.chunk_bytes, a->call.channels, channel, first).bytes;
-	if (second < chunks && func != MRW_FUNC_REDUCE_SCATTER && (!moves || hosts_of(p, nranks) != hosts_of(a->call.root, nranks)))
+	if (second < chunks && func != MRW_FUNC_REDUCE_SCATTER && (!mrw_has_root(func) || at_root == (func == MRW_FUNC_REDUCE)))
 		bytes[1] = mrw_chunk(block_bytes(a, rank), a->call.chunk_bytes, a->call.channels, channel, second).bytes;
 }
 

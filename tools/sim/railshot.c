@@ -5,7 +5,8 @@
 
 static bool has(uint32_t func)
 {
-	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST;
+	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST ||
+	       func == MRW_FUNC_REDUCE;
 }
 
 /* place: in how many messages a broadcast comes to this rank. */
@@ -27,9 +28,10 @@ static void reduce(const struct mrw_team *team, const struct mrw_args *a, uint32
 	if (t == 0)
 		mrw_railshot_send(team, channel, a, 0, r);
 	else if (t == 1) {
-		(void)mrw_railshot_add(false, team, channel, a, 0, r);
-		(void)mrw_railshot_post(0, 1, channel, a, 0, r.count);
-	} else
+		if (mrw_railshot_adds(a, a->rank))
+			(void)mrw_railshot_add(false, team, channel, a, 0, r);
+		(void)mrw_railshot_post_sums(0, 1, channel, a, 0, r.count);
+	} else if (mrw_owns(a, a->rank))
 		(void)mrw_railshot_add(true, team, channel, a, 0, r);
 }
 
