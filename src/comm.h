@@ -110,8 +110,8 @@ struct mrw_task {
 };
 
 /* comm.c */
-/* MARROW_UNSUPPORTED: this communicator's ranks reach too few others for the function. Reduce knows no way in a ring,
- * reduce_scatter_v none there, along rails or in trees. */
+/* MARROW_UNSUPPORTED: this communicator's ranks reach too few others for the function. reduce_scatter_v knows no way along rails,
+ * in a ring or in trees. */
 enum marrow_status mrw_check_reach(const struct marrow_comm *comm, enum mrw_func func);
 /* Forks between this process and the first one that used the library. */
 uint32_t mrw_comm_forks(void);

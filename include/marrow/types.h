@@ -71,7 +71,7 @@ enum marrow_type {
  * nothing else: not on count, algorithm, channels or NICs.
  * In a ring (several hosts, where algorithm "ring" is asked for) the order of the ring is host by host, within a host by rank. The sum of the
  * block that a rank owns begins with the rank behind it in the ring and ends with itself, rounded to the type after each addition. Of
- * reduce_scatter rank r owns the block it gets; an all_reduce is cut into nranks blocks of ceil(ceil(bytes / 16) / nranks) * 16 bytes, the
+ * reduce_scatter rank r owns the block it gets; an all_reduce or reduce is cut into nranks blocks of ceil(ceil(bytes / 16) / nranks) * 16 bytes, the
  * last ones maybe short or empty, and rank r owns block r.
  * In trees (several hosts, where algorithm "tree" or "treeshot" is asked for) positions are those in that ring. Of an all_reduce or reduce of up to
  * 4096 bytes all goes by the first tree; of more the first ceil(bytes / 32) * 16 bytes go by it, the rest by the second. The first tree has position

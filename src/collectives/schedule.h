@@ -202,7 +202,7 @@ MRW_PURE uint64_t mrw_rail_index(uint32_t func, uint32_t stage, uint64_t t, uint
 
 /* In a ring of n positions everything goes to the right neighbour. Reductions and all_gather advance in sets: the chunks with one number of all
  * blocks, n - 1 rounds a set, one block further each. The sum of position b's block begins at b + 1 and ends at b; then, or in an
- * all_gather at once, the block goes round from b on, while the next set is added. A broadcast is a chain from the root, a chunk a round.
+ * all_gather at once, the block goes round from b on (of a reduce as far as the root), while the next set is added. A broadcast is a chain from the root, a chunk a round.
  * A barrier is rounds without chunks: who enters round t knows of all within t positions. */
 MRW_PURE uint64_t mrw_ring_rounds(uint32_t func, uint64_t chunks, uint32_t n)
 {
@@ -212,7 +212,7 @@ MRW_PURE uint64_t mrw_ring_rounds(uint32_t func, uint64_t chunks, uint32_t n)
 		return 0;
 	if (func == MRW_FUNC_BROADCAST)
 		return chunks + n - 1;
-	return (chunks + (func == MRW_FUNC_ALL_REDUCE)) * (n - 1) + 1;
+	return (chunks + mrw_has_shares(func)) * (n - 1) + 1;
 }
 
 /* Round t is step t % (n - 1) of set t / (n - 1): from one round to the next. */

@@ -282,8 +282,11 @@ MUTANTS = [
 
     # In a ring.
     Mutant("a ring takes what is being written", [(RING, "mrw_ring_rank(a, 1), round - a->call.lag);", "mrw_ring_rank(a, 1), round);")], ["ring"]),
-    Mutant("a ring's last block does not come home", [(SCHEDULE, "(func == MRW_FUNC_ALL_REDUCE)) * (n - 1) + 1;", "(func == MRW_FUNC_ALL_REDUCE)) * (n - 1);")], ["ring"]),
-    Mutant("a ring's finished block stays here", [(REDUCE_RING, "if (!last || s.forward)\n\t\tmrw_stage_note(", "if (!last)\n\t\tmrw_stage_note(")], ["ring"]),
+    Mutant("a ring's last block does not come home", [(SCHEDULE, "(chunks + mrw_has_shares(func)) * (n - 1) + 1;", "(chunks + mrw_has_shares(func)) * (n - 1);")], ["ring"]),
+    Mutant("a ring's finished block stays here", [(REDUCE_RING, "if (!last || s.forward || mrw", "if (!last || mrw")], ["ring"]),
+    Mutant("a ring's reduce does not pass results on", [(REDUCE_RING, "passes = distance > step;", "passes = distance > a->nranks - 1;")], ["ring"]),
+    Mutant("a ring's reduce stays with its owners", [(REDUCE_RING, "if (!last || s.forward || mrw_is_sender(a))", "if (!last || s.forward)")], ["ring"]),
+    Mutant("a ring's reduce writes everybody's output", [(REDUCE_RING, "keeps = !mrw_is_sender(a),", "keeps = gathers,")], ["ring"]),
     Mutant("a ring's sum begins at its owner", [(REDUCE_RING, "struct mrw_chunk c = mrw_ring_chunk(a, channel, mrw_ring_rank(a, 1), index);", "struct mrw_chunk c = mrw_ring_chunk(a, channel, a->rank, index);")],
            ["ring"]),
     Mutant("a ring's barrier is a round short", [(SCHEDULE, "return n / 2;", "return n / 2 - 1;")], ["ring barrier"]),

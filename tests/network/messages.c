@@ -111,7 +111,8 @@ static void ringed(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t
 	uint64_t gathered = func == MRW_FUNC_ALL_REDUCE ? set - 1 : set; /* wraps: none */
 	if (func != MRW_FUNC_ALL_GATHER && set < chunks)
 		bytes[0] = mrw_chunk(block_bytes(a, (uint32_t)(rank + 2 * n - 1 - step) % n), chunk, channels, channel, set).bytes;
-	if (func != MRW_FUNC_REDUCE_SCATTER && gathered < chunks)
+	bool passes = func != MRW_FUNC_REDUCE || (rank + n - a->call.root) % n > step; /* a reduce's end at the root */
+	if (func != MRW_FUNC_REDUCE_SCATTER && passes && gathered < chunks)
 		bytes[1] = mrw_chunk(block_bytes(a, (uint32_t)(rank + n - step) % n), chunk, channels, channel, gathered).bytes;
 }
 

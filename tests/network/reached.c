@@ -83,8 +83,6 @@ static void run(struct world_rank *self)
 		world_fail(self, "reaches %u ranks: this world tests nothing", peers);
 	for (uint32_t turn = 0; turn < TURNS && !self->failed; turn++) {
 		exchange(self, send, recv, turn);
-		if (!world_can(self->world, MRW_FUNC_REDUCE))
-			refused(self, "reduce", marrow_reduce(send, recv, 1, MARROW_INT32, MARROW_SUM, 0, comm, NULL));
 		refused(self, "reduce_scatter_v", marrow_reduce_scatter_v(send, recv, counts, MARROW_INT32, MARROW_SUM, comm, NULL));
 		alone(self, send, recv);
 		for (uint32_t p = 0; p < self->nranks; p++)

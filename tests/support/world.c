@@ -82,7 +82,7 @@ bool world_sparse(const struct world *world)
 
 bool world_can(const struct world *world, uint32_t func)
 {
-	return !world_sparse(world) || func <= MRW_FUNC_BARRIER || mrw_is_transfers(func) || (!world_ring(world) && func == MRW_FUNC_REDUCE);
+	return !world_sparse(world) || func != MRW_FUNC_REDUCE_SCATTER_V;
 }
 
 int world_gpus(const char **why)

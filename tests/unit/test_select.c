@@ -148,7 +148,7 @@ static void check_layout(struct mrw_select_input *in, uint32_t hosts)
 {
 	prepare(in, hosts, NULL);
 	bool whole = in->nranks == 1 || (in->layout.near_slots == 0 && !in->layout.ring && !in->layout.tree), one_host = in->layout.lines > 0;
-	uint32_t funcs = whole ? MRW_FUNC_COUNT : in->layout.ring ? MRW_FUNC_BARRIER + 1u : MRW_FUNC_REDUCE + 1u; /* the calls that get here */
+	uint32_t funcs = whole ? MRW_FUNC_COUNT : MRW_FUNC_REDUCE + 1u; /* the calls that get here */
 	for (uint32_t func = 0; func < funcs; func++)
 		for (in->forced_algo = -1; in->forced_algo < MRW_ALGO_COUNT; in->forced_algo++, in->lines = one_host && !in->lines)
 			for (size_t k = 0; k < COUNT(forced_channels); k++) {
