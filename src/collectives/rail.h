@@ -35,7 +35,7 @@ MRW_DEV uint32_t mrw_rail_host(const struct mrw_args *a, uint32_t q)
 /* Chunk index of the block that (host, local) owns, as a span of the buffer that holds all blocks. */
 MRW_DEV struct mrw_chunk mrw_rail_chunk(const struct mrw_args *a, uint32_t channel, uint32_t host, uint32_t local, uint64_t index)
 {
-	struct mrw_span block = mrw_block_of(a->bytes, a->share_bytes, mrw_rail_rank(a, host, local));
+	struct mrw_span block = mrw_block_at(a, mrw_rail_rank(a, host, local));
 	struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
 	chunk.offset += block.offset;
 	return chunk;
@@ -192,8 +192,7 @@ MRW_DEV_CALL void mrw_rail_deliver(const struct mrw_team *team, uint32_t channel
 /* Chunks that channel moves of the largest block. */
 MRW_DEV uint64_t mrw_rail_chunks(const struct mrw_args *a, uint32_t channel)
 {
-	uint64_t largest = mrw_has_shares(a->call.func) ? mrw_block_of(a->bytes, a->share_bytes, 0).bytes : a->bytes;
-	return mrw_chunks(largest, a->call.chunk_bytes, a->call.channels, channel);
+	return mrw_chunks(mrw_largest_block(a), a->call.chunk_bytes, a->call.channels, channel);
 }
 
 #endif

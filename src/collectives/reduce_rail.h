@@ -32,7 +32,7 @@ MRW_DEV uint8_t *mrw_rail_place(const struct mrw_args *a, uint32_t channel, uint
 		return mrw_rail_aside(a, channel, round, 0);
 	if (mrw_has_shares(a->call.func))
 		return a->out + mrw_rail_chunk(a, channel, a->far->host, a->far->local, index).offset;
-	return a->out + mrw_chunk(a->bytes, a->call.chunk_bytes, a->call.channels, channel, index).offset;
+	return a->out + mrw_chunk(mrw_block_at(a, a->rank).bytes, a->call.chunk_bytes, a->call.channels, channel, index).offset;
 }
 
 /* Exchange 1: the sum over this host of chunk index of the block that my rail's rank on host owns. */

@@ -183,7 +183,7 @@ MRW_PURE uint32_t mrw_rail_first(uint32_t func)
 
 MRW_PURE uint32_t mrw_rail_last(uint32_t func)
 {
-	return func == MRW_FUNC_REDUCE_SCATTER ? 2 : 4;
+	return func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_REDUCE_SCATTER_V ? 2 : 4;
 }
 
 MRW_PURE uint64_t mrw_rail_rounds(uint32_t func, uint64_t chunks, uint32_t lag)

@@ -274,8 +274,14 @@ MUTANTS = [
     Mutant("a reduce's sum stays on its host", [(REDUCE_RAIL, "\tif (mrw_is_sender(a) && home != a->far->host)\n\t\tmrw_stage_note(", "\tif (mrw_is_sender(a) && home > a->far->hosts)\n\t\tmrw_stage_note(")],
            ["rails"]),
     Mutant("a reduce's root keeps the results of its own rail only", [(REDUCE_RAIL, "if (index[4] < chunks && !mrw_is_sender(a))", "if (index[4] < chunks && home == a->far->hosts)")], ["rails"]),
-    Mutant("a reduce's packets for the root stay on their host", [(REDUCE_RAILSHOT, "count == 0 || !mrw_railshot_adds(a, a->rank) || mrw", "count > 0 || !mrw_railshot_adds(a, a->rank) || mrw")], ["rails"]),
+    Mutant("a reduce's packets for the root stay on their host", [(REDUCE_RAILSHOT, "p == a->call.root))\n\t\t\tok = mrw_packets_push", "p != a->call.root))\n\t\t\tok = mrw_packets_push")], ["rails"]),
     Mutant("a reduce's ranks add what is for another", [(REDUCE_RAILSHOT, "a->call.func != MRW_FUNC_REDUCE || p == mrw_rail_relay(a);", "a->call.func != MRW_FUNC_REDUCE || p == mrw_rail_rank(a, a->far->host, 0);")],
+           ["rails"]),
+
+    Mutant("uneven blocks along rails are taken for even ones", [(RAIL, "mrw_block_at(a, mrw_rail_rank(a, host, local));", "mrw_block_of(a->bytes, a->share_bytes, mrw_rail_rank(a, host, local));")], ["rails"]),
+    Mutant("uneven blocks' packets are as many as this rank's", [(REDUCE_RAILSHOT, "uint32_t count = mrw_railshot_units(a, mrw_railshot_block(a, h, a->far->local), first);\n\t\tfor", "uint32_t count = mrw_railshot_units(a, mrw_railshot_block(a, a->far->host, a->far->local), first);\n\t\tfor")],
+           ["rails"]),
+    Mutant("uneven blocks' packets are stored as if all were the largest", [(REDUCE_RAILSHOT, "mrw_unit_store(a->out, (uint64_t)first + i, mine.bytes, payload);", "mrw_unit_store(a->out, (uint64_t)first + i, a->bytes, payload);")],
            ["rails"]),
 
     Mutant("nobody says who is late", [(FLAG, "\t\tmrw_stuck_tell(a, w, now);", "\t\t(void)now;")], ["rails lost rank"]),
@@ -287,6 +293,7 @@ MUTANTS = [
     Mutant("a ring's reduce does not pass results on", [(REDUCE_RING, "passes = distance > step;", "passes = distance > a->nranks - 1;")], ["ring"]),
     Mutant("a ring's reduce stays with its owners", [(REDUCE_RING, "if (!last || s.forward || mrw_is_sender(a))", "if (!last || s.forward)")], ["ring"]),
     Mutant("a ring's reduce writes everybody's output", [(REDUCE_RING, "keeps = !mrw_is_sender(a),", "keeps = gathers,")], ["ring"]),
+    Mutant("a ring's uneven block lies where an even one would", [(REDUCE_RING, "mrw_block_at(a, owner).offset;", "owner * a->bytes;")], ["ring"]),
     Mutant("a ring's sum begins at its owner", [(REDUCE_RING, "struct mrw_chunk c = mrw_ring_chunk(a, channel, mrw_ring_rank(a, 1), index);", "struct mrw_chunk c = mrw_ring_chunk(a, channel, a->rank, index);")],
            ["ring"]),
     Mutant("a ring's barrier is a round short", [(SCHEDULE, "return n / 2;", "return n / 2 - 1;")], ["ring barrier"]),
