@@ -294,6 +294,7 @@ MUTANTS = [
     Mutant("a ring's reduce stays with its owners", [(REDUCE_RING, "if (!last || s.forward || mrw_is_sender(a))", "if (!last || s.forward)")], ["ring"]),
     Mutant("a ring's reduce writes everybody's output", [(REDUCE_RING, "keeps = !mrw_is_sender(a),", "keeps = gathers,")], ["ring"]),
     Mutant("a ring's uneven block lies where an even one would", [(REDUCE_RING, "mrw_block_at(a, owner).offset;", "owner * a->bytes;")], ["ring"]),
+    Mutant("a ring of two leaves a reduce to its root", [(LAUNCH, " && comm->nranks == 2 && !comm->reach.ring;", " && comm->nranks == 2;")], ["ring 2"]),
     Mutant("a ring's sum begins at its owner", [(REDUCE_RING, "struct mrw_chunk c = mrw_ring_chunk(a, channel, mrw_ring_rank(a, 1), index);", "struct mrw_chunk c = mrw_ring_chunk(a, channel, a->rank, index);")],
            ["ring"]),
     Mutant("a ring's barrier is a round short", [(SCHEDULE, "return n / 2;", "return n / 2 - 1;")], ["ring barrier"]),
