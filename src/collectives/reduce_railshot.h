@@ -124,13 +124,17 @@ MRW_DEV_CALL bool mrw_railshot_add(bool all, const struct mrw_team *team, uint32
 {
 	switch (a->reduction) {
 	case MRW_RED_SUM:
-		return all ? mrw_railshot_add_all(MRW_RED_SUM, team, channel, a, seq, first) : mrw_railshot_add_host(MRW_RED_SUM, team, channel, a, seq, first);
+		return all ? mrw_railshot_add_all(MRW_RED_SUM, team, channel, a, seq, first)
+			   : mrw_railshot_add_host(MRW_RED_SUM, team, channel, a, seq, first);
 	case MRW_RED_PROD:
-		return all ? mrw_railshot_add_all(MRW_RED_PROD, team, channel, a, seq, first) : mrw_railshot_add_host(MRW_RED_PROD, team, channel, a, seq, first);
+		return all ? mrw_railshot_add_all(MRW_RED_PROD, team, channel, a, seq, first)
+			   : mrw_railshot_add_host(MRW_RED_PROD, team, channel, a, seq, first);
 	case MRW_RED_MAX:
-		return all ? mrw_railshot_add_all(MRW_RED_MAX, team, channel, a, seq, first) : mrw_railshot_add_host(MRW_RED_MAX, team, channel, a, seq, first);
+		return all ? mrw_railshot_add_all(MRW_RED_MAX, team, channel, a, seq, first)
+			   : mrw_railshot_add_host(MRW_RED_MAX, team, channel, a, seq, first);
 	default:
-		return all ? mrw_railshot_add_all(MRW_RED_MIN, team, channel, a, seq, first) : mrw_railshot_add_host(MRW_RED_MIN, team, channel, a, seq, first);
+		return all ? mrw_railshot_add_all(MRW_RED_MIN, team, channel, a, seq, first)
+			   : mrw_railshot_add_host(MRW_RED_MIN, team, channel, a, seq, first);
 	}
 }
 

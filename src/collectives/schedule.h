@@ -202,8 +202,8 @@ MRW_PURE uint64_t mrw_rail_index(uint32_t func, uint32_t stage, uint64_t t, uint
 
 /* In a ring of n positions everything goes to the right neighbour. Reductions and all_gather advance in sets: the chunks with one number of all
  * blocks, n - 1 rounds a set, one block further each. The sum of position b's block begins at b + 1 and ends at b; then, or in an
- * all_gather at once, the block goes round from b on (of a reduce as far as the root), while the next set is added. A broadcast is a chain from the root, a chunk a round.
- * A barrier is rounds without chunks: who enters round t knows of all within t positions. */
+ * all_gather at once, the block goes round from b on (of a reduce as far as the root), while the next set is added. A broadcast is a chain
+ * from the root, a chunk a round. A barrier is rounds without chunks: who enters round t knows of all within t positions. */
 MRW_PURE uint64_t mrw_ring_rounds(uint32_t func, uint64_t chunks, uint32_t n)
 {
 	if (func == MRW_FUNC_BARRIER)

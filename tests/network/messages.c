@@ -23,7 +23,8 @@ struct traffic {
 	uint64_t requests, bytes;
 };
 
-/* One call: bytes as of struct mrw_args, of a reduce_scatter_v (counts_of()) of the largest block. Along rails and in trees ONESHOT and BULK stand for what is their like there. */
+/* One call: bytes as of struct mrw_args, of a reduce_scatter_v (counts_of()) of the largest block. Along rails and in trees ONESHOT and BULK stand
+ * for what is their like there. */
 struct step {
 	enum mrw_func func;
 	uint64_t bytes;
