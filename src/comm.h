@@ -110,9 +110,6 @@ struct mrw_task {
 };
 
 /* comm.c */
-/* MARROW_UNSUPPORTED: this communicator's ranks reach too few others for the function. Reduce knows no way along rails or in a ring,
- * reduce_scatter_v none of these, nor in trees. */
-enum marrow_status mrw_check_reach(const struct marrow_comm *comm, enum mrw_func func);
 /* Forks between this process and the first one that used the library. */
 uint32_t mrw_comm_forks(void);
 /* Index in ops[] of a premulsum operation of comm, -1: it is none. Its value says which use of a handle it belongs to. */

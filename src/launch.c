@@ -227,23 +227,13 @@ static uint64_t blocks_digest(const uint64_t *ends, uint32_t nranks)
 	return h ? h : 1;
 }
 
-enum marrow_status mrw_check_reach(const struct marrow_comm *comm, enum mrw_func func)
-{
-	bool sparse = comm->reach.rails || comm->reach.ring || comm->reach.tree;
-	if (comm->nranks == 1 || !sparse || (func != MRW_FUNC_REDUCE_SCATTER_V && (func != MRW_FUNC_REDUCE || comm->reach.tree)))
-		return MARROW_SUCCESS;
-	return mrw_fail(MARROW_UNSUPPORTED, "%s: rank %u of %u on %u hosts does not reach all others (%s: %s), which this call needs: use %s, or make the "
-			"communicator with MARROW_ALGO=bulk", mrw_func_name(func), comm->rank, comm->nranks, comm->hosts,
-			comm->reach.rails ? "rails" : comm->reach.ring ? "ring" : "trees", comm->reach.reason, func == MRW_FUNC_REDUCE ? "all_reduce" : "all_reduce or reduce_scatter");
-}
-
 /* counts: reduce_scatter_v only. */
 static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, const void *send, void *recv, size_t count, const size_t *counts,
 			       enum marrow_type type, enum marrow_op op, uint32_t root, void *stream, struct mrw_task *task)
 {
 	uint64_t block, send_bytes, recv_bytes, ends[MRW_MAX_RANKS] = {0};
 	uint32_t elem = mrw_type_bytes((uint32_t)type);
-	bool straight = func == MRW_FUNC_REDUCE && comm->nranks == 2;
+	bool straight = func == MRW_FUNC_REDUCE && comm->nranks == 2 && !comm->reach.ring;
 	if (elem == 0)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: %d is no element type: use enum marrow_type", mrw_func_name(func), (int)type);
 	if (counts) {
@@ -259,7 +249,6 @@ static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, con
 	if (mrw_has_root(func) && root >= comm->nranks)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "%s: root %u, but the communicator has ranks 0 to %u", mrw_func_name(func), root,
 				comm->nranks - 1);
-	MRW_TRY(mrw_check_reach(comm, func));
 	MRW_TRY(check_op(comm, func, type, op));
 	if (func != MRW_FUNC_BROADCAST || root == comm->rank)
 		MRW_TRY(mrw_check_buffer(comm, func, "send", send, send_bytes));

@@ -21,10 +21,9 @@
 
 #include "comm.h"
 
-/* Over several hosts: beyond 16 ranks, and where algorithm rail, railshot, ring, tree or treeshot is asked for, a rank's collectives go by some others only (along
- * rails those of its host and those with its number on other hosts, in a ring or in trees its neighbours). There all calls work but reduce (in trees it does) and
- * reduce_scatter_v, which return MARROW_UNSUPPORTED on every rank, at once, with words. Sends, gather, all_to_all and the like go between any two
- * ranks; on GPUs of a communicator of at most 33, else MARROW_UNSUPPORTED. */
+/* Over several hosts: beyond 16 ranks, and where algorithm rail, railshot, ring, tree or treeshot is asked for, a rank's collectives go by some
+ * others only (along rails those of its host and those with its number on other hosts, in a ring or in trees its neighbours). Sends, gather,
+ * all_to_all and the like go between any two ranks; on GPUs of a communicator of at most 33, else MARROW_UNSUPPORTED. */
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -71,14 +71,14 @@ enum marrow_type {
  * nothing else: not on count, algorithm, channels or NICs.
  * In a ring (several hosts, where algorithm "ring" is asked for) the order of the ring is host by host, within a host by rank. The sum of the
  * block that a rank owns begins with the rank behind it in the ring and ends with itself, rounded to the type after each addition. Of
- * reduce_scatter rank r owns the block it gets; an all_reduce is cut into nranks blocks of ceil(ceil(bytes / 16) / nranks) * 16 bytes, the
- * last ones maybe short or empty, and rank r owns block r.
+ * reduce_scatter (_v) rank r owns the block it gets; an all_reduce or reduce is cut into nranks blocks of
+ * ceil(ceil(bytes / 16) / nranks) * 16 bytes, the last ones maybe short or empty, and rank r owns block r.
  * In trees (several hosts, where algorithm "tree" or "treeshot" is asked for) positions are those in that ring. Of an all_reduce or reduce of up to
  * 4096 bytes all goes by the first tree; of more the first ceil(bytes / 32) * 16 bytes go by it, the rest by the second. The first tree has position
  * p at place p; the second at place n - 1 - p (n even) or p - 1 modulo n (n odd). Odd places are inner: a search tree over their numbers
  * (place 2 i + 1 is number i), in which numbers low ... high - 1 have the root low + (high - low) / 2 and then the same below and above it; even places are leaves
  * in the gaps. An inner place's sum is (the sum of what is below it + its own) + the sum of what is above it, rounded to the type once; the root's is
- * the result. reduce_scatter is as in a ring.
+ * the result. reduce_scatter (_v) is as in a ring.
  * All ranks get identical bits, run after run.
  * avg divides that sum once by the number of ranks (integers truncate towards zero). min and max: a NaN in any
  * input makes the result NaN. Every NaN result has one bit pattern: positive, quiet, payload zero (0x7fc00000, 0x7e00, ...), of the

@@ -149,7 +149,7 @@ static double ring(const struct work *w)
 		return w->f->call_ns + w->n / 2 * hop;
 	if (w->func == MRW_FUNC_BROADCAST)
 		return w->f->call_ns + (w->n - 1) * hop + w->bytes * byte;
-	double rounds = (w->func == MRW_FUNC_ALL_REDUCE ? 2 : 1) * (w->n - 1);
+	double rounds = (mrw_has_shares(w->func) ? 2 : 1) * (w->n - 1);
 	return w->f->call_ns + rounds * (hop + (w->blocks ? w->bytes : w->bytes / w->n) * byte);
 }
 

@@ -104,14 +104,7 @@ MRW_DEV_CALL bool mrw_railshot_all_gather(const struct mrw_team *team, uint32_t 
 MRW_DEV_CALL bool mrw_railshot_broadcast(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, struct mrw_range r)
 {
 	bool root = mrw_rail_is_root(a);
-	uint32_t home = mrw_rail_home(a), from = a->call.root, relay = a->call.root;
-	if (home != a->far->host) {
-		uint32_t local = 0;
-		while (mrw_rail_rank(a, home, local) != a->call.root)
-			local++;
-		relay = mrw_rail_rank(a, a->far->host, local);
-		from = relay == a->rank ? a->call.root : relay;
-	}
+	uint32_t relay = mrw_rail_relay(a), from = relay == a->rank ? a->call.root : relay;
 	for (uint32_t i = team->index; i < r.count; i += team->size) {
 		uint32_t payload[2];
 		if (root)

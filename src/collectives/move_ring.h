@@ -8,9 +8,9 @@ MRW_DEV_CALL void mrw_ring_gather_round(const struct mrw_team *team, uint32_t ch
 					uint32_t step, uint64_t chunks)
 {
 	if (step > 0 && set < chunks)
-		mrw_ring_forward(team, channel, a, round, set, step, true);
+		mrw_ring_forward(team, channel, a, round, set, step, true, true);
 	if (step == 0 && set > 0)
-		mrw_ring_forward(team, channel, a, round, set - 1, a->nranks - 1, false);
+		mrw_ring_forward(team, channel, a, round, set - 1, a->nranks - 1, true, false);
 	if (step == 0 && set < chunks) {
 		struct mrw_chunk c = mrw_chunk(a->bytes, a->call.chunk_bytes, a->call.channels, channel, set);
 		uint8_t *out = a->out + a->rank * a->bytes;
@@ -41,14 +41,6 @@ MRW_DEV void mrw_move_ring_round(const struct mrw_team *team, uint32_t channel, 
 		mrw_ring_gather_round(team, channel, a, round, set, step, chunks);
 	else if (a->call.func == MRW_FUNC_BROADCAST)
 		mrw_ring_broadcast_round(team, channel, a, round, t, distance, chunks);
-}
-
-MRW_DEV uint32_t mrw_ring_distance(const struct mrw_args *a)
-{
-	uint32_t distance = 0;
-	while (mrw_ring_rank(a, distance) != a->call.root && distance + 1 < a->nranks)
-		distance++;
-	return distance;
 }
 
 MRW_DEV void mrw_move_ring(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)

@@ -3,7 +3,8 @@
  * Near peers have staging slots of one chunk for each host: what belongs to the owner on host h is in cell h. Format 0 is exchanges 0
  * (near) and 1 (along the rail), format 1 exchanges 3 (near) and 2 (along the rail); so each slot is written in one exchange only and read
  * in the next. Partial results wait in the output buffer, which no other rank sees: a block of it is written only after the input in its place has
- * been read, in place or not. */
+ * been read, in place or not. A reduce has an output at its root only; elsewhere they wait in this rank's own near staging of format 1, where a
+ * reduce has no other writer. */
 #ifndef MRW_RAIL_H
 #define MRW_RAIL_H
 
@@ -34,7 +35,7 @@ MRW_DEV uint32_t mrw_rail_host(const struct mrw_args *a, uint32_t q)
 /* Chunk index of the block that (host, local) owns, as a span of the buffer that holds all blocks. */
 MRW_DEV struct mrw_chunk mrw_rail_chunk(const struct mrw_args *a, uint32_t channel, uint32_t host, uint32_t local, uint64_t index)
 {
-	struct mrw_span block = mrw_block_of(a->bytes, a->share_bytes, mrw_rail_rank(a, host, local));
+	struct mrw_span block = mrw_block_at(a, mrw_rail_rank(a, host, local));
 	struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
 	chunk.offset += block.offset;
 	return chunk;
@@ -55,11 +56,11 @@ MRW_DEV bool mrw_rail_is_root(const struct mrw_args *a)
 	return a->call.func == MRW_FUNC_BROADCAST && a->rank == a->call.root;
 }
 
-/* Host of a broadcast's root; hosts, if this is none. */
+/* Host of a broadcast's or reduce's root; hosts, if there is none. */
 MRW_DEV uint32_t mrw_rail_home(const struct mrw_args *a)
 {
 	uint32_t h = 0, l = 0;
-	if (a->call.func != MRW_FUNC_BROADCAST)
+	if (!mrw_has_root(a->call.func))
 		return a->far->hosts;
 	while (mrw_rail_rank(a, h, l) != a->call.root)
 		if (++l == a->far->per_host) {
@@ -67,6 +68,15 @@ MRW_DEV uint32_t mrw_rail_home(const struct mrw_args *a)
 			h++;
 		}
 	return h;
+}
+
+/* The rank of this host with the root's number: on the root's host the root. */
+MRW_DEV uint32_t mrw_rail_relay(const struct mrw_args *a)
+{
+	uint32_t home = mrw_rail_home(a), local = 0;
+	while (mrw_rail_rank(a, home, local) != a->call.root)
+		local++;
+	return mrw_rail_rank(a, a->far->host, local);
 }
 
 /* A broadcast's exchange 0: the root gives each rank of its host the blocks of that rank's rail. */
@@ -157,11 +167,32 @@ MRW_DEV_CALL void mrw_rail_collect(const struct mrw_team *team, uint32_t channel
 	}
 }
 
+/* Where what this rank puts aside in round lies until the next one: cell 0 the sum of a host, cell 1 that of all. */
+MRW_DEV uint8_t *mrw_rail_aside(const struct mrw_args *a, uint32_t channel, uint64_t round, uint32_t cell)
+{
+	return a->arena[a->rank] + mrw_staging_offset(&a->layout, 1, channel, 0, round) + (uint64_t)cell * a->layout.chunk_bytes;
+}
+
+/* Exchange 3 of a reduce, on the root's host: the results of my rail to the root, who has that of its own block. */
+MRW_DEV_CALL void mrw_rail_deliver(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index)
+{
+	bool root = a->rank == a->call.root;
+	for (uint32_t h = 0; h < a->far->hosts; h++) {
+		struct mrw_chunk c = mrw_rail_chunk(a, channel, h, a->far->local, index);
+		bool mine = h == a->far->host;
+		const uint8_t *src = mine ? mrw_rail_aside(a, channel, round - a->call.lag, 1)
+					  : mrw_staging_from(a, 1, channel, mrw_rail_rank(a, h, a->far->local), round - a->call.lag);
+		if (!root)
+			mrw_copy(team, mrw_staging_to(a, 1, channel, a->call.root, round) + (uint64_t)h * a->layout.chunk_bytes, src, c.bytes);
+		else if (!mine)
+			mrw_copy(team, a->out + c.offset, src, c.bytes);
+	}
+}
+
 /* Chunks that channel moves of the largest block. */
 MRW_DEV uint64_t mrw_rail_chunks(const struct mrw_args *a, uint32_t channel)
 {
-	uint64_t largest = mrw_has_shares(a->call.func) ? mrw_block_of(a->bytes, a->share_bytes, 0).bytes : a->bytes;
-	return mrw_chunks(largest, a->call.chunk_bytes, a->call.channels, channel);
+	return mrw_chunks(mrw_largest_block(a), a->call.chunk_bytes, a->call.channels, channel);
 }
 
 #endif

@@ -1,5 +1,6 @@
-/* reduce_rail.h - all-reduce and reduce-scatter of large messages along rails: sums within each host in rank order, rounded to the type,
- * then the hosts' sums in the order of hosts, rounded once more. Compiled once per type. */
+/* reduce_rail.h - all-reduce, reduce and reduce-scatter of large messages along rails: sums within each host in rank order, rounded to the type,
+ * then the hosts' sums in the order of hosts, rounded once more. A reduce's go to the root's host only, and there to the root. Compiled once per
+ * type. */
 #ifndef MRW_REDUCE_RAIL_H
 #define MRW_REDUCE_RAIL_H
 
@@ -24,12 +25,14 @@ MRW_DEV_CALL void mrw_rail_push(const struct mrw_team *team, uint32_t channel, c
 	}
 }
 
-/* The place of chunk c of my own block in the output: partial and final. */
-MRW_DEV uint8_t *mrw_rail_place(const struct mrw_args *a, uint32_t channel, uint64_t index)
+/* The place of my host's sum of chunk index of my own block from round to the next, and of the final sum if it stays here. */
+MRW_DEV uint8_t *mrw_rail_place(const struct mrw_args *a, uint32_t channel, uint64_t round, uint64_t index)
 {
-	if (a->call.func == MRW_FUNC_ALL_REDUCE)
+	if (mrw_is_sender(a))
+		return mrw_rail_aside(a, channel, round, 0);
+	if (mrw_has_shares(a->call.func))
 		return a->out + mrw_rail_chunk(a, channel, a->far->host, a->far->local, index).offset;
-	return a->out + mrw_chunk(a->bytes, a->call.chunk_bytes, a->call.channels, channel, index).offset;
+	return a->out + mrw_chunk(mrw_block_at(a, a->rank).bytes, a->call.chunk_bytes, a->call.channels, channel, index).offset;
 }
 
 /* Exchange 1: the sum over this host of chunk index of the block that my rail's rank on host owns. */
@@ -40,7 +43,7 @@ MRW_DEV struct mrw_sum mrw_rail_host_sum(uint32_t channel, const struct mrw_args
 	memset(&s, 0, sizeof s);
 	s.own = a->in + c.offset;
 	s.staged = a->arena[a->rank] + mrw_staging_offset(&a->layout, 0, channel, 0, round - a->call.lag) + (uint64_t)host * a->layout.chunk_bytes;
-	s.out = host == a->far->host ? mrw_rail_place(a, channel, index)
+	s.out = host == a->far->host ? mrw_rail_place(a, channel, round, index)
 				     : mrw_staging_to(a, 0, channel, mrw_rail_rank(a, host, a->far->local), round);
 	s.stride = mrw_staging_stride(&a->layout, true);
 	s.bytes = c.bytes;
@@ -53,12 +56,15 @@ MRW_DEV struct mrw_sum mrw_rail_host_sum(uint32_t channel, const struct mrw_args
 	return s;
 }
 
-/* Exchange 2: the sum of the hosts' sums of chunk index of my block. */
-MRW_DEV struct mrw_sum mrw_rail_sum(uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index)
+/* Exchange 2: the sum of the hosts' sums of chunk index of my block. home: where a reduce's goes. */
+MRW_DEV struct mrw_sum mrw_rail_sum(uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index, uint32_t home)
 {
 	struct mrw_sum s;
 	memset(&s, 0, sizeof s);
-	s.own = s.out = mrw_rail_place(a, channel, index);
+	s.own = s.out = mrw_rail_place(a, channel, round - a->call.lag, index);
+	if (mrw_is_sender(a))
+		s.out = home == a->far->host ? mrw_rail_aside(a, channel, round, 1)
+					     : mrw_staging_to(a, 1, channel, mrw_rail_rank(a, home, a->far->local), round);
 	s.staged = a->arena[a->rank] + mrw_staging_offset(&a->layout, 0, channel, a->layout.near_slots, round - a->call.lag);
 	s.first = a->arena[a->rank] + a->layout.outbox + mrw_staging_offset(&a->layout, 1, channel, a->layout.near_slots, round);
 	s.stride = mrw_staging_stride(&a->layout, false);
@@ -66,7 +72,8 @@ MRW_DEV struct mrw_sum mrw_rail_sum(uint32_t channel, const struct mrw_args *a, 
 	s.rank = a->far->host;
 	s.nranks = a->far->hosts;
 	s.divisor = a->nranks;
-	s.own_alignment = s.out_alignment = mrw_alignment(s.out);
+	s.own_alignment = mrw_alignment(s.own);
+	s.out_alignment = mrw_alignment(s.out);
 	s.forward = a->call.func == MRW_FUNC_ALL_REDUCE;
 	s.average = a->average != 0;
 	return s;
@@ -83,16 +90,19 @@ MRW_DEV_CALL void mrw_rail_add_host(const struct mrw_team *team, uint32_t channe
 	}
 }
 
-MRW_DEV_CALL void mrw_rail_add_all(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index)
+MRW_DEV_CALL void mrw_rail_add_all(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index,
+				   uint32_t home)
 {
-	struct mrw_sum s = mrw_rail_sum(channel, a, round, index);
+	struct mrw_sum s = mrw_rail_sum(channel, a, round, index, home);
 	mrw_sum_any(team->index * MRW_VEC_BYTES, team->size * MRW_VEC_BYTES, a, &s);
 	for (uint32_t q = 1; s.forward && q < a->far->hosts; q++)
 		mrw_stage_note(team, a, 1, channel, mrw_rail_rank(a, mrw_rail_host(a, q), a->far->local), round, s.bytes);
+	if (mrw_is_sender(a) && home != a->far->host)
+		mrw_stage_note(team, a, 1, channel, mrw_rail_rank(a, home, a->far->local), round, s.bytes);
 }
 
 MRW_DEV void mrw_reduce_rail_round(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t t,
-				   uint64_t chunks, mrw_acc scalar)
+				   uint64_t chunks, uint32_t home, mrw_acc scalar)
 {
 	uint64_t index[5];
 	for (uint32_t s = 0; s < 5; s++)
@@ -102,10 +112,12 @@ MRW_DEV void mrw_reduce_rail_round(const struct mrw_team *team, uint32_t channel
 	if (index[1] < chunks)
 		mrw_rail_add_host(team, channel, a, round, index[1]);
 	if (index[2] < chunks)
-		mrw_rail_add_all(team, channel, a, round, index[2]);
-	if (index[3] < chunks)
-		mrw_rail_spread(team, channel, a, round, index[3], a->far->hosts);
-	if (index[4] < chunks)
+		mrw_rail_add_all(team, channel, a, round, index[2], home);
+	if (index[3] < chunks && home == a->far->hosts)
+		mrw_rail_spread(team, channel, a, round, index[3], home);
+	if (index[3] < chunks && home == a->far->host)
+		mrw_rail_deliver(team, channel, a, round, index[3]);
+	if (index[4] < chunks && !mrw_is_sender(a))
 		mrw_rail_collect(team, channel, a, round, index[4]);
 }
 
@@ -117,6 +129,7 @@ MRW_DEV void mrw_reduce_rail(const struct mrw_team *team, uint32_t channel, cons
 		mrw_rounds_signal(team, channel, a, rounds);
 		return;
 	}
+	uint32_t home = mrw_rail_home(a);
 	bool ok = mrw_op_begin(team, channel, a, &op);
 	mrw_acc scalar = mrw_scalar(a);
 	for (uint64_t t = 0; t < rounds; t++) {
@@ -124,7 +137,7 @@ MRW_DEV void mrw_reduce_rail(const struct mrw_team *team, uint32_t channel, cons
 		ok = mrw_rounds_wait(team, channel, a, op.seq, round, a->call.lag, ok);
 		if (!ok)
 			break;
-		mrw_reduce_rail_round(team, channel, a, round, t, chunks, scalar);
+		mrw_reduce_rail_round(team, channel, a, round, t, chunks, home, scalar);
 		mrw_rounds_publish(team, channel, a, round);
 	}
 	ok = mrw_rounds_drain(team, channel, a, op.seq, op.round + rounds, ok);

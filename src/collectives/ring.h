@@ -27,7 +27,7 @@ MRW_DEV const uint8_t *mrw_ring_came(const struct mrw_args *a, uint32_t format, 
 /* Chunk index of a rank's block, as a span of the buffer that holds all blocks. */
 MRW_DEV struct mrw_chunk mrw_ring_chunk(const struct mrw_args *a, uint32_t channel, uint32_t owner, uint64_t index)
 {
-	struct mrw_span block = mrw_block_of(a->bytes, a->share_bytes, owner);
+	struct mrw_span block = mrw_block_at(a, owner);
 	struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
 	chunk.offset += block.offset;
 	return chunk;
@@ -42,21 +42,31 @@ MRW_DEV void mrw_ring_stage(const struct mrw_team *team, uint32_t format, uint32
 	mrw_stage_note(team, a, format, channel, p, round, bytes);
 }
 
-/* A block that came finished, to the output and (pass) on to the right: chunk index of the block that began step positions to the left. */
+/* Places to the right of the root; nranks, if there is none. */
+MRW_DEV uint32_t mrw_ring_distance(const struct mrw_args *a)
+{
+	uint32_t distance = mrw_has_root(a->call.func) ? 0 : a->nranks;
+	while (distance < a->nranks && mrw_ring_rank(a, distance) != a->call.root)
+		distance++;
+	return distance;
+}
+
+/* A block that came finished, to the output (keep) and on to the right (pass): chunk index of the block that began step positions to the left. */
 MRW_DEV_CALL void mrw_ring_forward(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index,
-				   uint32_t step, bool pass)
+				   uint32_t step, bool keep, bool pass)
 {
 	struct mrw_chunk c = mrw_ring_chunk(a, channel, mrw_ring_rank(a, step), index);
 	const uint8_t *src = mrw_ring_came(a, 1, channel, round);
 	if (pass)
 		mrw_ring_stage(team, 1, channel, a, round, src, c.bytes);
-	mrw_copy(team, a->out + c.offset, src, c.bytes);
+	if (keep)
+		mrw_copy(team, a->out + c.offset, src, c.bytes);
 }
 
-/* Chunks that channel moves of the largest block. */
+/* Chunks that channel moves of the largest block, or of a broadcast's buffer. */
 MRW_DEV uint64_t mrw_ring_chunks(const struct mrw_args *a, uint32_t channel)
 {
-	uint64_t largest = a->call.func == MRW_FUNC_ALL_REDUCE ? mrw_block_of(a->bytes, a->share_bytes, 0).bytes : a->bytes;
+	uint64_t largest = a->call.func == MRW_FUNC_BROADCAST ? a->bytes : mrw_largest_block(a);
 	return mrw_chunks(largest, a->call.chunk_bytes, a->call.channels, channel);
 }
 

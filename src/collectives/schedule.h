@@ -173,8 +173,8 @@ MRW_PURE uint64_t mrw_rounds(uint64_t chunks, uint32_t exchanges, uint32_t lag)
  *
  * 0: to each rank of the host, what it needs of this rank's input: the blocks of its rail (broadcast: from the root)
  * 1: their sums over the host (broadcast: themselves), each to its owner's host, along the rail
- * 2: my block's sum over the hosts (broadcast: itself; all_gather: my input) to all other hosts, along the rail
- * 3: the results of my rail to each rank of the host
+ * 2: my block's sum over the hosts (broadcast: itself; all_gather: my input) to all other hosts (reduce: the root's), along the rail
+ * 3: the results of my rail to each rank of the host (reduce: to the root)
  * 4: copied out. A sum is copied out in 2 where nobody else wants it (reduce_scatter). */
 MRW_PURE uint32_t mrw_rail_first(uint32_t func)
 {
@@ -183,7 +183,7 @@ MRW_PURE uint32_t mrw_rail_first(uint32_t func)
 
 MRW_PURE uint32_t mrw_rail_last(uint32_t func)
 {
-	return func == MRW_FUNC_REDUCE_SCATTER ? 2 : 4;
+	return func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_REDUCE_SCATTER_V ? 2 : 4;
 }
 
 MRW_PURE uint64_t mrw_rail_rounds(uint32_t func, uint64_t chunks, uint32_t lag)
@@ -202,8 +202,8 @@ MRW_PURE uint64_t mrw_rail_index(uint32_t func, uint32_t stage, uint64_t t, uint
 
 /* In a ring of n positions everything goes to the right neighbour. Reductions and all_gather advance in sets: the chunks with one number of all
  * blocks, n - 1 rounds a set, one block further each. The sum of position b's block begins at b + 1 and ends at b; then, or in an
- * all_gather at once, the block goes round from b on, while the next set is added. A broadcast is a chain from the root, a chunk a round.
- * A barrier is rounds without chunks: who enters round t knows of all within t positions. */
+ * all_gather at once, the block goes round from b on (of a reduce as far as the root), while the next set is added. A broadcast is a chain
+ * from the root, a chunk a round. A barrier is rounds without chunks: who enters round t knows of all within t positions. */
 MRW_PURE uint64_t mrw_ring_rounds(uint32_t func, uint64_t chunks, uint32_t n)
 {
 	if (func == MRW_FUNC_BARRIER)
@@ -212,7 +212,7 @@ MRW_PURE uint64_t mrw_ring_rounds(uint32_t func, uint64_t chunks, uint32_t n)
 		return 0;
 	if (func == MRW_FUNC_BROADCAST)
 		return chunks + n - 1;
-	return (chunks + (func == MRW_FUNC_ALL_REDUCE)) * (n - 1) + 1;
+	return (chunks + mrw_has_shares(func)) * (n - 1) + 1;
 }
 
 /* Round t is step t % (n - 1) of set t / (n - 1): from one round to the next. */

@@ -46,10 +46,16 @@ static uint64_t packet_units(const struct mrw_select_input *in, enum mrw_algo al
 	return ceil_div(algo == MRW_ALGO_TWOSHOT ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes : in->bytes, MRW_UNIT_BYTES);
 }
 
+/* Every rank has a block of its own. */
+static bool has_blocks(enum mrw_func func)
+{
+	return !mrw_has_shares(func) && func != MRW_FUNC_BARRIER;
+}
+
 /* Units of a block that one channel can carry: along rails a near slot holds a block for each host where these differ. */
 static uint64_t units_room(const struct mrw_select_input *in, enum mrw_algo algo)
 {
-	bool differ = in->func == MRW_FUNC_ALL_GATHER || in->func == MRW_FUNC_REDUCE_SCATTER;
+	bool differ = has_blocks(in->func);
 	return algo == MRW_ALGO_RAILSHOT && differ ? in->layout.units / in->layout.cells : in->layout.units;
 }
 
@@ -67,7 +73,7 @@ static uint64_t lines_max_bytes(const struct mrw_select_input *in)
 /* Trees have no blocks: what does goes round the ring. */
 static bool tree_can(const struct mrw_select_input *in, enum mrw_algo algo)
 {
-	bool blocks = in->func == MRW_FUNC_ALL_GATHER || in->func == MRW_FUNC_REDUCE_SCATTER;
+	bool blocks = has_blocks(in->func);
 	if (blocks || algo == MRW_ALGO_RING)
 		return blocks && algo == MRW_ALGO_RING;
 	if (algo == MRW_ALGO_TREE)

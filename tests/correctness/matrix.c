@@ -299,8 +299,6 @@ static struct call call_of(const struct world_rank *self, const struct row *row,
 	struct call c;
 	memset(&c, 0, sizeof c);
 	c.func = (enum mrw_func)cover->funcs[row->level[FACTOR_FUNC]];
-	if (world_sparse(self->world)) /* the others want everybody to be reached */
-		c.func = world_can(self->world, c.func) ? c.func : c.func == MRW_FUNC_REDUCE ? MRW_FUNC_ALL_REDUCE : MRW_FUNC_REDUCE_SCATTER;
 	c.type = matrix.types[row->level[FACTOR_TYPE]];
 	c.op = row->level[FACTOR_OP];
 	c.channels = channels_of(row, l);

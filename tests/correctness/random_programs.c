@@ -52,8 +52,6 @@ static struct call draw(uint64_t *s, const struct world *w)
 	c.op = (uint32_t)(world_random(s) % 7);
 	c.root = (uint32_t)(world_random(s) % w->nranks);
 	c.channels = world_random(s) % 3 ? 0 : 1 + (uint32_t)(world_random(s) % program.channels_max);
-	if (!world_can(w, c.func))
-		c.func = (enum mrw_func)(func % (MRW_FUNC_BARRIER + 1)); /* the others want everybody to be reached */
 	c.algo = world_ring(w) || world_random(s) % 2 ? -1
 		 : world_rails(w) ? (int32_t)(MRW_ALGO_RAILSHOT + world_random(s) % 2)
 		 : world_tree(w)  ? (int32_t)(MRW_ALGO_TREESHOT + world_random(s) % 2)

@@ -23,7 +23,8 @@ struct traffic {
 	uint64_t requests, bytes;
 };
 
-/* One call: bytes as of struct mrw_args. Along rails and in trees ONESHOT and BULK stand for what is their like there. */
+/* One call: bytes as of struct mrw_args, of a reduce_scatter_v (counts_of()) of the largest block. Along rails and in trees ONESHOT and BULK stand
+ * for what is their like there. */
 struct step {
 	enum mrw_func func;
 	uint64_t bytes;
@@ -40,6 +41,7 @@ static const struct step steps[] = {
 	{MRW_FUNC_ALL_GATHER, 700000, 0, MRW_ALGO_BULK}, {MRW_FUNC_BROADCAST, 1, 1, MRW_ALGO_ONESHOT},
 	{MRW_FUNC_BROADCAST, 1000000, 3, MRW_ALGO_BULK}, {MRW_FUNC_BARRIER, 0, 0, -1}, {MRW_FUNC_ALL_REDUCE, 0, 0, -1},
 	{MRW_FUNC_REDUCE, 100, 2, MRW_ALGO_ONESHOT}, {MRW_FUNC_REDUCE, 300000, 1, MRW_ALGO_BULK},
+	{MRW_FUNC_REDUCE_SCATTER_V, 400, 0, MRW_ALGO_ONESHOT}, {MRW_FUNC_REDUCE_SCATTER_V, 300000, 0, MRW_ALGO_BULK},
 };
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
@@ -59,7 +61,12 @@ static void add_packets(struct traffic *t, const struct mrw_args *a, uint32_t ch
 
 static uint64_t block_bytes(const struct mrw_args *a, uint32_t owner)
 {
-	return mrw_block_of(a->bytes, a->share_bytes, owner).bytes;
+	return mrw_block_at(a, owner).bytes;
+}
+
+static bool scatters(uint32_t func)
+{
+	return func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_REDUCE_SCATTER_V;
 }
 
 /* Bytes that rank stages for p in round t: first and second exchange. */
@@ -85,10 +92,11 @@ static void railed(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t
 	uint32_t func = a->call.func, lag = a->call.lag, nranks = a->nranks;
 	uint64_t first = mrw_rail_index(func, 1, t, lag), second = mrw_rail_index(func, 2, t, lag);
 	bool moves = func == MRW_FUNC_BROADCAST;
+	bool at_root = mrw_has_root(func) && hosts_of(p, nranks) == hosts_of(a->call.root, nranks);
 	bytes[0] = bytes[1] = 0;
 	if (first < chunks && (!moves || hosts_of(rank, nranks) == hosts_of(a->call.root, nranks)))
 		bytes[0] = mrw_chunk(block_bytes(a, p), a->call.chunk_bytes, a->call.channels, channel, first).bytes;
-	if (second < chunks && func != MRW_FUNC_REDUCE_SCATTER && (!moves || hosts_of(p, nranks) != hosts_of(a->call.root, nranks)))
+	if (second < chunks && !scatters(func) && (!mrw_has_root(func) || at_root == (func == MRW_FUNC_REDUCE)))
 		bytes[1] = mrw_chunk(block_bytes(a, rank), a->call.chunk_bytes, a->call.channels, channel, second).bytes;
 }
 
@@ -110,7 +118,8 @@ static void ringed(const struct mrw_args *a, uint32_t rank, uint32_t p, uint32_t
 	uint64_t gathered = func == MRW_FUNC_ALL_REDUCE ? set - 1 : set; /* wraps: none */
 	if (func != MRW_FUNC_ALL_GATHER && set < chunks)
 		bytes[0] = mrw_chunk(block_bytes(a, (uint32_t)(rank + 2 * n - 1 - step) % n), chunk, channels, channel, set).bytes;
-	if (func != MRW_FUNC_REDUCE_SCATTER && gathered < chunks)
+	bool passes = func != MRW_FUNC_REDUCE || (rank + n - a->call.root) % n > step; /* a reduce's end at the root */
+	if (!scatters(func) && passes && gathered < chunks)
 		bytes[1] = mrw_chunk(block_bytes(a, (uint32_t)(rank + n - step) % n), chunk, channels, channel, gathered).bytes;
 }
 
@@ -158,7 +167,7 @@ static void predict_packets(const struct mrw_args *a, uint32_t rank, uint32_t p,
 	}
 	if (moves || whole || a->call.algo == MRW_ALGO_RAILSHOT) {
 		if (!mrw_has_root(a->call.func) || a->call.root == (a->call.func == MRW_FUNC_BROADCAST ? rank : p))
-			add_packets(t, a, channel, a->bytes);
+			add_packets(t, a, channel, scatters(a->call.func) ? block_bytes(a, p) : a->bytes);
 		return;
 	}
 	add_packets(t, a, channel, block_bytes(a, p));
@@ -189,7 +198,7 @@ static void predict(const struct mrw_args *a, uint32_t rank, uint32_t p, struct 
 			continue;
 		}
 		bool gathers = a->call.func == MRW_FUNC_ALL_GATHER || (ring && a->call.func == MRW_FUNC_BROADCAST);
-		uint64_t chunks = mrw_chunks(gathers ? a->bytes : block_bytes(a, 0), a->call.chunk_bytes, a->call.channels, c);
+		uint64_t chunks = mrw_chunks(gathers ? a->bytes : mrw_largest_block(a), a->call.chunk_bytes, a->call.channels, c);
 		if (tree)
 			chunks = mrw_chunks(mrw_tree_part(a->bytes, 0).bytes, a->call.chunk_bytes, a->call.channels, c);
 		uint64_t rounds = tree    ? mrw_tree_rounds(a->call.func, a->nranks, a->call.root, mrw_tree_parts(a->bytes), chunks)
@@ -260,7 +269,7 @@ static void count(struct world_rank *self, const char *what, uint64_t bytes, uin
 /* What went to p in a call, for the simulator to compare. */
 static void tell(const struct world_rank *self, const struct mrw_args *a, uint32_t p, const struct traffic *t)
 {
-	for (uint32_t n = 0; a->bytes > 0 && n < a->far->nics; n++)
+	for (uint32_t n = 0; a->bytes > 0 && !a->uneven && n < a->far->nics; n++) /* it knows even blocks only */
 		if (t[n].requests > 0)
 			printf("sent %s %llu %u %s %u %u %u %u %u %u %llu %llu\n", mrw_func_name(a->call.func),
 			       (unsigned long long)(mrw_has_shares(a->call.func) ? a->bytes : a->bytes * a->nranks), a->call.root,
@@ -268,17 +277,28 @@ static void tell(const struct world_rank *self, const struct mrw_args *a, uint32
 			       self->rank, p, n, (unsigned long long)t[n].requests, (unsigned long long)t[n].bytes);
 }
 
+/* Of a reduce_scatter_v: nothing for rank 1, the largest block for rank 2, less for the others. */
+static void counts_of(const struct world_rank *self, uint64_t most, size_t *counts)
+{
+	for (uint32_t r = 0; r < self->nranks; r++)
+		counts[r] = r == 1 ? 0 : r == 2 ? most : most / (r + 2);
+}
+
 static bool make_call(struct world_rank *self, const struct step *s, const uint8_t *send, uint8_t *recv, uint64_t (*before)[MRW_MAX_NICS],
 		      struct traffic (*expected)[MRW_MAX_NICS])
 {
 	struct marrow_comm *comm = self->comms[0];
 	struct mrw_task task;
-	bool wide = s->func == MRW_FUNC_REDUCE_SCATTER || s->func == MRW_FUNC_ALL_GATHER;
+	bool wide = scatters(s->func) || s->func == MRW_FUNC_ALL_GATHER;
+	size_t counts[WORLD_MAX_RANKS];
+	counts_of(self, s->bytes, counts);
 	mrw_comm_set_algo(comm, algo_of(self, s->algo));
 	if (s->bytes * (wide ? self->nranks : 1) > ROOM)
 		abort();
-	if (mrw_plan_call(comm, s->func, send, recv, s->bytes, MARROW_INT8, MARROW_MAX, s->root, NULL, &task) != MARROW_SUCCESS ||
-	    mrw_issue(&task) != MARROW_SUCCESS) {
+	enum marrow_status planned = s->func == MRW_FUNC_REDUCE_SCATTER_V
+					     ? mrw_plan_call_v(comm, send, recv, counts, MARROW_INT8, MARROW_MAX, NULL, &task)
+					     : mrw_plan_call(comm, s->func, send, recv, s->bytes, MARROW_INT8, MARROW_MAX, s->root, NULL, &task);
+	if (planned != MARROW_SUCCESS || mrw_issue(&task) != MARROW_SUCCESS) {
 		world_fail(self, "%s: %s", mrw_func_name(s->func), mrw_error_text());
 		return false;
 	}
@@ -366,8 +386,7 @@ static void run(struct world_rank *self)
 		world_fail(self, "%u queue pairs to %u ranks, %u reported; of them %u peers, not %u", queues, others, properties.queue_pairs, linked,
 			   peers);
 	for (size_t i = 0; i < STEPS && !self->failed; i++)
-		if (world_can(self->world, steps[i].func))
-			(void)make_call(self, &steps[i], send, recv, before, expected);
+		(void)make_call(self, &steps[i], send, recv, before, expected);
 	if (!self->failed)
 		make_exchanges(self, send, recv, before, expected);
 	for (uint32_t p = 0; p < self->nranks; p++)

@@ -94,6 +94,11 @@ size_t call_count_of(const struct call *call, uint32_t rank)
 	return kind == 1 ? 0 : world_random(&s) % (call->count + 1);
 }
 
+static bool scatters(const struct call *call)
+{
+	return call->func == MRW_FUNC_REDUCE_SCATTER || call->func == MRW_FUNC_REDUCE_SCATTER_V;
+}
+
 /* Elements before rank's block. */
 static size_t count_before(const struct call *call, uint32_t rank)
 {
@@ -317,9 +322,9 @@ static void expect_ring(struct world_rank *self, struct call_buffers *b, const s
 	for (uint32_t i = 0; i < n; i++) { /* the block of ring[i] */
 		const void *in[WORLD_MAX_RANKS], *factors[WORLD_MAX_RANKS];
 		size_t from = share * ring[i] < bytes ? share * ring[i] : bytes, size = bytes - from < share ? bytes - from : share;
-		if (call->func == MRW_FUNC_REDUCE_SCATTER) {
+		if (scatters(call)) {
 			from = 0;
-			size = ring[i] == self->rank ? bytes : 0;
+			size = ring[i] == self->rank ? call_count_of(call, self->rank) * elem : 0;
 		}
 		for (uint32_t k = 0; k < n; k++) {
 			uint32_t r = ring[(i + 1 + k) % n];
@@ -374,7 +379,7 @@ static void expect(struct world_rank *self, struct call_buffers *b, const struct
 		fill_scalar(scalars + r * elem, call->type, call->seed, r);
 	}
 	enum marrow_op op = call->op >= 5 ? MARROW_OP_DYNAMIC : (enum marrow_op)call->op;
-	if (world_tree(self->world) && call->func != MRW_FUNC_REDUCE_SCATTER) {
+	if (world_tree(self->world) && !scatters(call)) {
 		expect_tree(self, b, call, inputs, scalars);
 		return;
 	}

@@ -80,11 +80,6 @@ bool world_sparse(const struct world *world)
 	return world_rails(world) || world_ring(world) || world_tree(world);
 }
 
-bool world_can(const struct world *world, uint32_t func)
-{
-	return !world_sparse(world) || func <= MRW_FUNC_BARRIER || mrw_is_transfers(func) || (world_tree(world) && func == MRW_FUNC_REDUCE);
-}
-
 int world_gpus(const char **why)
 {
 	int n = device_count();

@@ -42,8 +42,6 @@ bool world_ring(const struct world *world);
 bool world_tree(const struct world *world);
 /* True if not every rank is a peer of every other one. */
 bool world_sparse(const struct world *world);
-/* Whether a function (enum mrw_func) is possible there: the first five are, what is made of transfers, and in trees reduce. */
-bool world_can(const struct world *world, uint32_t func);
 /* Marks the rank as failed and prints "rank R: ...". */
 void world_fail(struct world_rank *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Seed of this run: MARROW_TEST_SEED, else the clock; printed once. */

@@ -39,6 +39,11 @@ static bool reduces(enum mrw_func func)
 	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_REDUCE || func == MRW_FUNC_REDUCE_SCATTER_V;
 }
 
+static bool blocks(enum mrw_func func)
+{
+	return func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_REDUCE_SCATTER_V;
+}
+
 static bool packets(enum mrw_algo algo)
 {
 	return algo != MRW_ALGO_BULK && algo != MRW_ALGO_RAIL && algo != MRW_ALGO_RING && algo != MRW_ALGO_TREE;
@@ -54,9 +59,9 @@ static void check_packets(const struct mrw_select_input *in, const struct mrw_pl
 	uint64_t block = p->algo == MRW_ALGO_TWOSHOT    ? mrw_block(in->func, in->bytes, in->nranks, 0).bytes
 			 : p->algo == MRW_ALGO_TREESHOT ? mrw_tree_part(in->bytes, 0).bytes
 							: in->bytes;
-	bool differ = in->func == MRW_FUNC_ALL_GATHER || in->func == MRW_FUNC_REDUCE_SCATTER;
-	uint64_t blocks = on_rails(p->algo) && differ ? in->layout.cells : 1; /* that one slot holds */
-	if (mrw_units_per_channel(block, p->channels) * blocks > in->layout.units)
+	bool differ = blocks(in->func);
+	uint64_t cells = on_rails(p->algo) && differ ? in->layout.cells : 1; /* that one slot holds */
+	if (mrw_units_per_channel(block, p->channels) * cells > in->layout.units)
 		fail_msg("func %u, %llu bytes, %u ranks, cap %u, target %u, forced %d %u: %s over %u channels, but a channel holds %u units",
 			 in->func, (unsigned long long)in->bytes, in->nranks, in->channel_cap, in->target, in->forced_algo,
 			 in->forced_channels, mrw_algo_name(p->algo), p->channels, in->layout.units);
@@ -120,9 +125,8 @@ static void check(const struct mrw_select_input *in)
 	if (in->forced_algo >= 0 && mrw_select_can(in, (enum mrw_algo)in->forced_algo))
 		assert_int_equal(p.algo, in->forced_algo);
 	assert_int_equal(on_rails(p.algo), in->layout.near_slots > 0);
-	bool blocks = in->func == MRW_FUNC_ALL_GATHER || in->func == MRW_FUNC_REDUCE_SCATTER;
-	assert_int_equal(p.algo == MRW_ALGO_RING, in->layout.ring || (in->layout.tree && blocks));
-	assert_int_equal(p.algo == MRW_ALGO_TREE || p.algo == MRW_ALGO_TREESHOT, in->layout.tree && !blocks);
+	assert_int_equal(p.algo == MRW_ALGO_RING, in->layout.ring || (in->layout.tree && blocks(in->func)));
+	assert_int_equal(p.algo == MRW_ALGO_TREE || p.algo == MRW_ALGO_TREESHOT, in->layout.tree && !blocks(in->func));
 	if (p.algo == MRW_ALGO_LINES)
 		check_lines(in, &p);
 	else if (packets(p.algo))
@@ -147,9 +151,8 @@ static void check_sizes(struct mrw_select_input *in)
 static void check_layout(struct mrw_select_input *in, uint32_t hosts)
 {
 	prepare(in, hosts, NULL);
-	bool whole = in->nranks == 1 || (in->layout.near_slots == 0 && !in->layout.ring), one_host = in->layout.lines > 0;
-	uint32_t funcs = in->layout.tree ? MRW_FUNC_REDUCE + 1u : whole ? MRW_FUNC_COUNT : MRW_FUNC_BARRIER + 1u; /* the calls that get here */
-	for (uint32_t func = 0; func < funcs; func++)
+	bool one_host = in->layout.lines > 0;
+	for (uint32_t func = 0; func < MRW_FUNC_COUNT; func++)
 		for (in->forced_algo = -1; in->forced_algo < MRW_ALGO_COUNT; in->forced_algo++, in->lines = one_host && !in->lines)
 			for (size_t k = 0; k < COUNT(forced_channels); k++) {
 				in->func = (enum mrw_func)func;

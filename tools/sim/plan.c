@@ -114,7 +114,7 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	}
 	uint32_t nics = sim.reach.hosts > 1 ? (uint32_t)(c->nics > c->gpus ? c->nics / c->gpus : 1) : 0;
 	fill_far(nics);
-	bool shares = mrw_has_shares(call->func), straight = call->func == MRW_FUNC_REDUCE && n == 2;
+	bool shares = mrw_has_shares(call->func), straight = call->func == MRW_FUNC_REDUCE && n == 2 && !sim.reach.ring;
 	a->rank = 0;
 	a->nranks = n;
 	a->far = sim.reach.hosts > 1 ? &sim.far : NULL;

@@ -6,7 +6,8 @@
 
 static bool has(uint32_t func)
 {
-	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST;
+	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST ||
+	       func == MRW_FUNC_REDUCE;
 }
 
 static void begin(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c)
@@ -19,7 +20,7 @@ static void begin(const struct mrw_args *a, uint32_t channel, struct sim_cursor 
 static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
 {
 	if (mrw_reduces(a->call.func))
-		mrw_reduce_rail_round(team, channel, a, t, t, c->chunks, 0);
+		mrw_reduce_rail_round(team, channel, a, t, t, c->chunks, c->place, 0);
 	else
 		mrw_move_rail_round(team, channel, a, t, t, c->chunks, c->place);
 }

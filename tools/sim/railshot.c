@@ -5,7 +5,8 @@
 
 static bool has(uint32_t func)
 {
-	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST;
+	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST ||
+	       func == MRW_FUNC_REDUCE;
 }
 
 /* place: in how many messages a broadcast comes to this rank. */
@@ -22,15 +23,16 @@ static void begin(const struct mrw_args *a, uint32_t channel, struct sim_cursor 
 	c->rounds = c->place + 1;
 }
 
-static void reduce(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct mrw_range r)
+static void reduce(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, uint32_t first)
 {
 	if (t == 0)
-		mrw_railshot_send(team, channel, a, 0, r);
+		mrw_railshot_send(team, channel, a, 0, first);
 	else if (t == 1) {
-		(void)mrw_railshot_add(false, team, channel, a, 0, r);
-		(void)mrw_railshot_post(0, 1, channel, a, 0, r.count);
-	} else
-		(void)mrw_railshot_add(true, team, channel, a, 0, r);
+		if (mrw_railshot_adds(a, a->rank))
+			(void)mrw_railshot_add(false, team, channel, a, 0, first);
+		(void)mrw_railshot_post_sums(0, 1, channel, a, 0, first);
+	} else if (mrw_owns(a, a->rank))
+		(void)mrw_railshot_add(true, team, channel, a, 0, first);
 }
 
 static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
@@ -39,7 +41,7 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 	r.first = channel * a->units;
 	r.count = (uint32_t)mrw_units_in(a->bytes, r.first, a->units);
 	if (mrw_reduces(a->call.func))
-		reduce(team, a, channel, t, r);
+		reduce(team, a, channel, t, r.first);
 	else if (a->call.func == MRW_FUNC_BROADCAST) {
 		if (t == c->place)
 			(void)mrw_railshot_broadcast(team, channel, a, 0, r);

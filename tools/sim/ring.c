@@ -6,7 +6,8 @@
 
 static bool has(uint32_t func)
 {
-	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST;
+	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST ||
+	       func == MRW_FUNC_REDUCE;
 }
 
 static void begin(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c)
@@ -15,13 +16,13 @@ static void begin(const struct mrw_args *a, uint32_t channel, struct sim_cursor 
 	c->rounds = mrw_ring_rounds(a->call.func, c->chunks, a->nranks);
 	c->set = 0;
 	c->step = 0;
-	c->place = mrw_reduces(a->call.func) ? 0 : mrw_ring_distance(a);
+	c->place = mrw_ring_distance(a);
 }
 
 static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
 {
 	if (mrw_reduces(a->call.func))
-		mrw_reduce_ring_round(team, channel, a, t, c->set, c->step, c->chunks, 0);
+		mrw_reduce_ring_round(team, channel, a, t, c->set, c->step, c->place, c->chunks, 0);
 	else
 		mrw_move_ring_round(team, channel, a, t, t, c->set, c->step, c->place, c->chunks);
 	mrw_ring_next(&c->set, &c->step, a->nranks);

@@ -152,7 +152,7 @@ uint32_t *sim_packet(const uint8_t *at)
 	const struct mrw_layout *y = &sim.args.layout;
 	const struct sim_ledger *l = &sim.ledger;
 	uint64_t address = (uint64_t)at, offset = address & ((1ull << 40) - 1), rank = (address >> 40) - 1, base = 0;
-	bool outbox = y->outbox > 0 && offset >= y->outbox + y->packets_offset[0], near = false;
+	bool outbox = sim_is_outbox(at), near = false;
 	uint32_t format = 0;
 	offset -= outbox ? y->outbox : 0;
 	for (uint32_t f = 0; f < y->packet_formats; f++) {
@@ -203,6 +203,12 @@ static void store_out(uint64_t position, uint64_t bytes, uint32_t value)
 	*word |= bit;
 }
 
+bool sim_is_outbox(const uint8_t *at)
+{
+	const struct mrw_layout *l = &sim.args.layout;
+	return l->outbox > 0 && ((uint64_t)at & ((1ull << 40) - 1)) >= l->outbox + l->packets_offset[0];
+}
+
 void sim_store(uint8_t *at, uint64_t bytes, uint32_t value)
 {
 	struct sim_ledger *l = &sim.ledger;
@@ -217,7 +223,7 @@ void sim_store(uint8_t *at, uint64_t bytes, uint32_t value)
 		sim_fault("rank %u writes to its input", sim.args.rank);
 		return;
 	}
-	if (rank != sim.args.rank) { /* mapped: a rank of this host */
+	if (rank != sim.args.rank || !sim_is_outbox(at)) { /* mapped: a rank of this host, or what this one puts aside */
 		index = sim_staging_index(offset, &format, &near);
 		*sim_staged(rank, index, format, near) = value;
 		return;

@@ -43,6 +43,8 @@ extern struct sim_step sim;
 void sim_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The peer of rank with this slot; mrw_reach_slot()'s inverse. */
 uint32_t sim_peer(const struct mrw_reach *reach, uint32_t rank, uint32_t slot);
+/* The address lies in the outbox of its arena: what is put there goes to another host. */
+bool sim_is_outbox(const uint8_t *at);
 /* Contents of a place, of a chunk of bytes bytes; at: an address that the vocabulary made up. */
 uint32_t sim_load(const uint8_t *at, uint64_t bytes);
 void sim_store(uint8_t *at, uint64_t bytes, uint32_t value);

@@ -150,7 +150,7 @@ MRW_DEV void sim_note_store(const uint8_t *at, uint32_t bytes)
 		sim.stored += bytes;
 	else if (rank == sim.args.rank) {
 		sim.stored += bytes;
-		sim.staged += bytes;
+		sim.staged += sim_is_outbox(at) ? bytes : 0;
 	} else if (rank - sim.first < sim.gpus)
 		sim.near[rank - sim.first] += bytes;
 	else
