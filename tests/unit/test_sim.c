@@ -2,6 +2,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,18 +80,26 @@ static void rails_meet_above_the_leaves(void **state)
 static void slots_are_inverted(void **state)
 {
 	(void)state;
-	static const struct sim_schedule *const some[] = {&sim_direct, &sim_rail, &sim_ring};
+	static const struct sim_schedule *const some[] = {&sim_direct, &sim_rail, &sim_ring, &sim_tree};
 	for (size_t i = 0; i < COUNT(some); i++) {
 		struct sim_cluster c = cluster_of(5, 3, 3);
 		struct sim_call call = {.schedule = some[i], .func = MRW_FUNC_ALL_REDUCE, .bytes = 1000};
 		struct sim_plan plan;
+		uint32_t seen = 0, peers = 0;
 		assert_true(sim_plan_make(&c, &call, &plan));
 		for (uint32_t r = 0; r < 15; r++)
 			for (uint32_t s = 0; s < plan.peers; s++) {
 				uint32_t p = sim_peer(&sim.reach, r, s);
+				if (p == MRW_TREE_NONE) /* in trees some have fewer */
+					continue;
 				assert_true(mrw_reach_is_peer(&sim.reach, r, p));
 				assert_int_equal(mrw_reach_slot(&sim.reach, r, p), s);
+				assert_int_equal(sim_slot(r, p), s);
+				seen++;
 			}
+		for (uint32_t r = 0; r < 15 * 15; r++)
+			peers += mrw_reach_is_peer(&sim.reach, r / 15, r % 15);
+		assert_int_equal(seen, peers);
 	}
 }
 
@@ -122,7 +131,7 @@ static void schedules_are_complete(void **state)
 					assert_true(a.us >= a.first_us && a.first_us > 0);
 					ran++;
 				}
-	assert_true(ran > 600);
+	assert_true(ran > 800);
 }
 
 /* Broken schedules: one rank does one thing wrong. */
@@ -212,6 +221,152 @@ static void broken_schedules_are_found_out(void **state)
 	assert_non_null(strstr(a.fault, "rank 5 staged"));
 }
 
+/* In trees: what a rank does in one round changes no number; worked: it had something to do there. */
+static bool worked;
+
+static void idles(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
+{
+	bool here = a->rank == at_rank && t == at_round && !sim.dry, kept = sim.ledger.on;
+	sim.ledger.on = kept && !here;
+	sim_tree.round(team, a, channel, t, c);
+	sim.ledger.on = kept;
+	worked = worked || (here && sim.loaded > 0);
+}
+
+/* The chunks of the round before once more, in place of its own. */
+static void lags(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
+{
+	sim_tree.round(team, a, channel, a->rank == at_rank && t == at_round ? t - 1 : t, c);
+}
+
+/* A tree with one edge less for the results. */
+static void cuts(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c)
+{
+	sim_tree.begin(a, channel, c);
+	if (a->rank == at_rank && c->flow[0].to)
+		c->flow[0].to &= c->flow[0].to - 1;
+}
+
+static void cuts_packets(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c)
+{
+	sim_treeshot.begin(a, channel, c);
+	if (a->rank == at_rank && c->flow[0].to)
+		c->flow[0].to &= c->flow[0].to - 1;
+}
+
+static void ends_early(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c)
+{
+	sim_tree.begin(a, channel, c);
+	c->rounds -= a->rank == at_rank;
+}
+
+static void sends_no_twigs(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
+{
+	bool here = a->rank == at_rank && t == at_round;
+	if (!here || sim.dry)
+		sim_treeshot.round(team, a, channel, t, c);
+}
+
+/* Every rank in every round of a call that each tree carries half of. */
+static void broken_trees_are_found_out(void **state)
+{
+	(void)state;
+	struct sim_schedule broken = sim_tree;
+	struct sim_cluster c = cluster_of(5, 2, 2);
+	struct sim_call call = {.schedule = &broken, .func = MRW_FUNC_ALL_REDUCE, .bytes = 400000, .channels = 1};
+	struct sim_answer a;
+	uint32_t failed = 0;
+	assert_true(sim_run(&c, &call, true, NULL, NULL, &a));
+	uint64_t rounds = a.rounds;
+	assert_int_equal(rounds, 4 + 2 * mrw_tree_depth(10));
+	for (at_rank = 0; at_rank < 10; at_rank++)
+		for (at_round = 0; at_round < rounds; at_round++) {
+			broken.round = idles;
+			worked = false;
+			bool ok = sim_run(&c, &call, true, NULL, NULL, &a);
+			assert_int_equal(ok, !worked);
+			failed += !ok;
+			broken.round = lags;
+			if (worked && at_round > 0)
+				assert_false(sim_run(&c, &call, true, NULL, NULL, &a));
+		}
+	assert_true(failed >= 4 * 10); /* who rises once and passes once in each tree */
+	broken = sim_tree;
+	broken.begin = cuts;
+	for (at_rank = failed = 0; at_rank < 10; at_rank++) {
+		failed += !sim_run(&c, &call, true, NULL, NULL, &a);
+		if (a.fault[0])
+			assert_non_null(strstr(a.fault, "result"));
+	}
+	assert_int_equal(failed, 5); /* inner nodes of one tree */
+	broken.begin = ends_early;
+	for (at_rank = 0; at_rank < 10; at_rank++) {
+		char words[40];
+		snprintf(words, sizeof words, "for rank %u, which has done all of its", at_rank);
+		assert_false(sim_run(&c, &call, true, NULL, NULL, &a));
+		assert_non_null(strstr(a.fault, "deadlock: "));
+		assert_non_null(strstr(a.fault, words));
+	}
+}
+
+static void broken_twigs_are_found_out(void **state)
+{
+	(void)state;
+	struct sim_schedule broken = sim_treeshot;
+	struct sim_cluster c = cluster_of(5, 2, 2);
+	struct sim_call call = {.schedule = &broken, .func = MRW_FUNC_ALL_REDUCE, .bytes = 5000};
+	struct sim_answer a;
+	uint32_t failed = 0;
+	assert_true(sim_run(&c, &call, true, NULL, NULL, &a));
+	broken.begin = cuts_packets;
+	for (at_rank = 0; at_rank < 10; at_rank++) {
+		failed += !sim_run(&c, &call, true, NULL, NULL, &a);
+		if (a.fault[0])
+			assert_non_null(strstr(a.fault, "deadlock: "));
+	}
+	assert_int_equal(failed, 5);
+	broken = sim_treeshot;
+	broken.round = sends_no_twigs;
+	for (at_rank = failed = 0; at_rank < 10; at_rank++)
+		for (at_round = 0; at_round < 4; at_round++)
+			failed += !sim_run(&c, &call, true, NULL, NULL, &a);
+	/* Leaf in one tree, inner in the other; but roots wait for no result there. */
+	assert_int_equal(failed, 4 * 10 - 2);
+}
+
+/* Each tree carries half, and a leaf hears of it after 2 * depth hops. */
+static void trees_have_their_bounds(void **state)
+{
+	(void)state;
+	struct sim_cluster c = cluster_of(64, 1, 1);
+	struct sim_call call = {.schedule = &sim_treeshot, .func = MRW_FUNC_ALL_REDUCE, .bytes = 8};
+	struct sim_answer a;
+	assert_true(sim_run(&c, &call, true, NULL, NULL, &a));
+	double hops = 2 * mrw_tree_depth(64);
+	assert_true(a.us > hops * 2 && a.us < hops * 2.1);
+	call = (struct sim_call){.schedule = &sim_tree, .func = MRW_FUNC_ALL_REDUCE, .bytes = 64 << 20};
+	c.round_us = 0;
+	assert_true(sim_run(&c, &call, false, NULL, NULL, &a));
+	/* An inner node sends its half up and twice down, and the other half up as a leaf. */
+	double wire_us = (64 << 20) / 10. / 1000 * (.5 + 2 * .5 + .5);
+	assert_true(a.us > wire_us && a.us < 1.4 * wire_us); /* 12 of 98 rounds fill and drain, and each has its latency */
+}
+
+/* From a host to 4096 of them, shapes that are not powers of two between. */
+static void trees_are_complete_at_scale(void **state)
+{
+	(void)state;
+	static const uint32_t shapes[][2] = {{8, 1}, {8, 8}, {100, 5}, {512, 8}, {4095, 1}};
+	for (size_t k = 0; k < COUNT(shapes); k++)
+		for (uint32_t s = 0; s < 2; s++) {
+			struct sim_cluster c = cluster_of(shapes[k][0], shapes[k][1], shapes[k][1]);
+			struct sim_call call = {.schedule = s ? &sim_tree : &sim_treeshot, .func = MRW_FUNC_ALL_REDUCE, .bytes = s ? 200000 : 1000};
+			struct sim_answer a;
+			if (!sim_run(&c, &call, true, NULL, NULL, &a))
+				fail_msg("%s, %u x %u: %s", call.schedule->name, shapes[k][0], shapes[k][1], a.fault);
+		}
+}
+
 /* What bounds it is what the arithmetic says: a NIC's bytes on a large message, rounds on a small one. */
 static void times_have_their_bounds(void **state)
 {
@@ -252,6 +407,8 @@ int main(void)
 		cmocka_unit_test(events_leave_in_the_order_of_time), cmocka_unit_test(links_serve_one_after_the_other),
 		cmocka_unit_test(rails_meet_above_the_leaves), cmocka_unit_test(slots_are_inverted),
 		cmocka_unit_test(schedules_are_complete), cmocka_unit_test(broken_schedules_are_found_out), cmocka_unit_test(broken_packets_are_found_out),
+		cmocka_unit_test(broken_trees_are_found_out), cmocka_unit_test(broken_twigs_are_found_out),
+		cmocka_unit_test(trees_have_their_bounds), cmocka_unit_test(trees_are_complete_at_scale),
 		cmocka_unit_test(times_have_their_bounds), cmocka_unit_test(the_same_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

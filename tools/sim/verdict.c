@@ -22,6 +22,8 @@ void sim_name_the_stuck(const struct run *run)
 			continue;
 		for (uint32_t s = 0; s < run->peers; s++) {
 			uint32_t p = sim_peer(&sim.reach, r, s);
+			if (p == MRW_TREE_NONE)
+				continue;
 			const struct rank *other = &run->ranks[p];
 			if (other->round < k->round && other->round == other->rounds)
 				sim_fault("deadlock: %u of %u ranks never end; rank %u has done %llu of %llu rounds and waits for rank %u, which has done all of its %llu",

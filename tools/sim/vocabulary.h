@@ -36,12 +36,12 @@ MRW_DEV bool mrw_is_far(const struct mrw_args *a, uint32_t p)
 
 MRW_DEV uint32_t mrw_slot_here(const struct mrw_args *a, uint32_t p)
 {
-	return mrw_reach_slot(&sim.reach, a->rank, p);
+	return sim_slot(a->rank, p);
 }
 
 MRW_DEV uint32_t mrw_slot_there(const struct mrw_args *a, uint32_t p)
 {
-	return mrw_reach_slot(&sim.reach, p, a->rank);
+	return sim_slot(p, a->rank);
 }
 
 MRW_DEV uint8_t *mrw_staging_to(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint64_t round)
@@ -215,6 +215,8 @@ MRW_DEV struct mrw_packet *mrw_packets_to(const struct mrw_args *a, uint32_t for
 {
 	uint8_t *arena = mrw_is_far(a, p) ? SIM_ARENA(a->rank) + a->layout.outbox : SIM_ARENA(p);
 	uint32_t slot = mrw_is_far(a, p) ? mrw_slot_here(a, p) : mrw_slot_there(a, p);
+	if (!sim.dry && !mrw_is_far(a, p))
+		sim.near_phases[p - sim.first] |= sim_arrives(a, format, p);
 	return mrw_packets_at(&a->layout, arena, format, channel, slot, parity);
 }
 
@@ -273,10 +275,10 @@ MRW_DEV bool mrw_wait_packet(const struct mrw_args *a, const struct mrw_packet *
 MRW_DEV bool mrw_packets_push(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint32_t seq, uint32_t count)
 {
 	struct sim_note *note = &sim.notes[mrw_slot_here(a, p) * a->far->nics + channel % a->far->nics];
-	(void)format;
 	(void)seq;
 	if (sim.dry)
 		return true;
+	note->phases |= sim_arrives(a, format, p);
 	note->bytes += count * sizeof(struct mrw_packet);
 	note->requests++;
 	sim.noted += count * sizeof(struct mrw_packet);
