@@ -260,7 +260,7 @@ static void count(struct world_rank *self, const char *what, uint64_t bytes, uin
 /* What went to p in a call, for the simulator to compare. */
 static void tell(const struct world_rank *self, const struct mrw_args *a, uint32_t p, const struct traffic *t)
 {
-	for (uint32_t n = 0; a->bytes > 0 && n < a->far->nics; n++)
+	for (uint32_t n = 0; (a->bytes > 0 || a->call.func == MRW_FUNC_BARRIER) && n < a->far->nics; n++)
 		if (t[n].requests > 0)
 			printf("sent %s %llu %u %s %u %u %u %u %u %u %llu %llu\n", mrw_func_name(a->call.func),
 			       (unsigned long long)(mrw_has_shares(a->call.func) ? a->bytes : a->bytes * a->nranks), a->call.root,

@@ -134,6 +134,32 @@ static void schedules_are_complete(void **state)
 	assert_true(ran > 800);
 }
 
+/* Barriers: by greetings alone, along rails, in a ring, in a tree; from two ranks on, odd numbers too. */
+static void barriers_hold(void **state)
+{
+	(void)state;
+	static const uint32_t shapes[][3] = {{1, 2, 1}, {1, 8, 1}, {2, 1, 1}, {3, 1, 2}, {2, 2, 4}, {3, 4, 2}, {5, 3, 3}, {7, 1, 1}, {16, 8, 8}, {33, 5, 5}};
+	uint32_t ran = 0;
+	for (size_t k = 0; k < COUNT(shapes); k++)
+		for (uint32_t s = 0; s < sim_schedule_count; s++) {
+			struct sim_cluster c = cluster_of(shapes[k][0], shapes[k][1], shapes[k][2]);
+			struct sim_call call = {.schedule = sim_schedules[s], .func = MRW_FUNC_BARRIER};
+			struct sim_answer a;
+			bool rails = call.schedule->algo == MRW_ALGO_RAILSHOT && c.gpus == 1;
+			if (!call.schedule->has(call.func) || (call.schedule->several_hosts && c.hosts == 1) || rails)
+				continue;
+			if (!sim_run(&c, &call, true, NULL, NULL, &a))
+				fail_msg("%s on %u x %u: %s", call.schedule->name, shapes[k][0], shapes[k][1], a.fault);
+			/* Nobody leaves before the last one has come. */
+			c.nlates = 1;
+			c.late[0] = (struct sim_late){(double)(ran % (shapes[k][0] * shapes[k][1])), 1, 5000};
+			assert_true(sim_run(&c, &call, true, NULL, NULL, &a));
+			assert_true(a.first_us >= 5000);
+			ran++;
+		}
+	assert_int_equal(ran, 10 + 8 + 8 + 5);
+}
+
 /* Broken schedules: one rank does one thing wrong. */
 static uint32_t at_rank, at_round;
 
@@ -367,6 +393,61 @@ static void trees_are_complete_at_scale(void **state)
 		}
 }
 
+static const struct sim_schedule *sound;
+
+static void leaves_soon(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c)
+{
+	sound->begin(a, channel, c);
+	c->rounds--;
+}
+
+/* A rank that does nothing in a phase of a barrier. */
+static void sleeps(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
+{
+	if (a->rank != at_rank || t != at_round)
+		sound->round(team, a, channel, t, c);
+}
+
+/* One that does not wait for what it takes. */
+static void rushes(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
+{
+	if (a->rank != at_rank || !sim.dry)
+		sound->round(team, a, channel, t, c);
+}
+
+static void broken_barriers_are_found_out(void **state)
+{
+	(void)state;
+	static const struct sim_schedule *const some[] = {&sim_railshot, &sim_treeshot};
+	struct sim_schedule broken = sim_ring;
+	struct sim_cluster c = cluster_of(5, 2, 2);
+	struct sim_call call = {.schedule = &broken, .func = MRW_FUNC_BARRIER};
+	struct sim_answer a;
+	sound = &sim_ring;
+	broken.begin = leaves_soon; /* all of them: nobody waits for ever, and nobody knows of the one opposite */
+	assert_false(sim_run(&c, &call, true, NULL, NULL, &a));
+	assert_non_null(strstr(a.fault, "rank 0 leaves the barrier without knowing that rank 5 has entered it"));
+	for (size_t i = 0; i < COUNT(some); i++) {
+		uint32_t failed = 0;
+		sound = some[i];
+		broken = *sound;
+		broken.round = sleeps;
+		for (at_rank = 0; at_rank < 10; at_rank++)
+			for (at_round = 0; at_round < 3; at_round++)
+				failed += !sim_run(&c, &call, true, NULL, NULL, &a);
+		/* Along rails nobody may miss anything. Of five leaves of tree 0 each sends and takes, so do four inner nodes twice, the root once. */
+		assert_int_equal(failed, i == 0 ? 3 * 10 : 2 * 5 + 2 * 4 + 1);
+		broken.round = rushes;
+		c.late[0] = (struct sim_late){0, 1, 5000}; /* who does not wait does not hear of it */
+		c.nlates = 1;
+		for (at_rank = 1; at_rank < 10; at_rank++) {
+			assert_false(sim_run(&c, &call, true, NULL, NULL, &a));
+			assert_non_null(strstr(a.fault, "which never comes"));
+		}
+		c.nlates = 0;
+	}
+}
+
 /* What bounds it is what the arithmetic says: a NIC's bytes on a large message, rounds on a small one. */
 static void times_have_their_bounds(void **state)
 {
@@ -407,6 +488,7 @@ int main(void)
 		cmocka_unit_test(events_leave_in_the_order_of_time), cmocka_unit_test(links_serve_one_after_the_other),
 		cmocka_unit_test(rails_meet_above_the_leaves), cmocka_unit_test(slots_are_inverted),
 		cmocka_unit_test(schedules_are_complete), cmocka_unit_test(broken_schedules_are_found_out), cmocka_unit_test(broken_packets_are_found_out),
+		cmocka_unit_test(barriers_hold), cmocka_unit_test(broken_barriers_are_found_out),
 		cmocka_unit_test(broken_trees_are_found_out), cmocka_unit_test(broken_twigs_are_found_out),
 		cmocka_unit_test(trees_have_their_bounds), cmocka_unit_test(trees_are_complete_at_scale),
 		cmocka_unit_test(times_have_their_bounds), cmocka_unit_test(the_same_again),

@@ -80,8 +80,11 @@ static void greet(struct run *run, uint32_t r)
 	struct rank *k = &run->ranks[r];
 	double near = k->end + run->fabric.near_latency_ns;
 	for (uint32_t i = 0; i < k->near_count; i++) {
-		struct rank *peer = &run->ranks[r / sim.gpus * sim.gpus + run->near[r * sim.gpus + i]];
+		uint32_t p = r / sim.gpus * sim.gpus + run->near[r * sim.gpus + i];
+		struct rank *peer = &run->ranks[p];
 		peer->greeted = near > peer->greeted ? near : peer->greeted;
+		if (sim.roll.on)
+			sim_roll_meet(&sim.roll, p, r);
 	}
 	if (k->far_count == 0)
 		return;
@@ -120,6 +123,8 @@ static void send_one(struct run *run, uint32_t r, struct batch *b, uint32_t slot
 		deliver(run, p, b->round, true, came);
 	else if (came > run->ranks[p].greeted)
 		run->ranks[p].greeted = came;
+	if (b->greeting && sim.roll.on)
+		sim_roll_meet(&sim.roll, p, r);
 }
 
 /* The oldest batch; NULL: none. */
@@ -219,6 +224,7 @@ static void work(struct run *run, uint32_t r, uint64_t t, uint32_t *counters)
 	struct sim_cursor *cursor = &run->cursors[(uint64_t)r * sim.args.call.channels];
 	sim.loaded = sim.stored = sim.staged = sim.noted = 0;
 	sim.phase = (uint32_t)t;
+	sim.replays = false;
 	memset(sim.near, 0, sim.gpus * sizeof sim.near[0]);
 	memset(sim.near_phases, 0, sim.gpus * sizeof sim.near_phases[0]);
 	for (uint32_t c = 0; c < sim.args.call.channels; c++) {
@@ -276,6 +282,8 @@ static void step(struct run *run, uint32_t r, double now)
 	uint32_t counters[MRW_MAX_NICS] = {0};
 	double there[64], share = c->cores > 0 && sim.gpus > c->cores ? sim.gpus / c->cores : 1, posts = 0;
 	bind(r);
+	if (sim.roll.on)
+		sim_call_the_roll(run, r, t);
 	work(run, r, t, counters);
 	bool packets = run->call->schedule->packets;
 	double left = push_near(run, r, now, there);
@@ -394,6 +402,7 @@ static void close_run(struct run *run)
 	sim_fabric_close(&run->fabric);
 	sim_clock_close(&run->clock);
 	sim_ledger_close(&sim.ledger);
+	sim_roll_close(&sim.roll);
 }
 
 /* Parts in which a call cuts its buffer; 0: blocks of ranks. */
@@ -425,7 +434,9 @@ bool sim_run(const struct sim_cluster *c, const struct sim_call *call, bool chec
 		answer->channels = sim.args.call.channels;
 		answer->chunk_bytes = sim.args.call.chunk_bytes;
 		sim.arrives = call->schedule->arrives;
-		if (!open_run(&run) || !sim_ledger_open(&sim.ledger, &sim.args, parts_of(call), call->schedule->packets, check))
+		bool barrier = call->func == MRW_FUNC_BARRIER;
+		if (!open_run(&run) || !sim_ledger_open(&sim.ledger, &sim.args, parts_of(call), call->schedule->packets, check) ||
+		    !sim_roll_open(&sim.roll, sim.args.nranks, barrier && check))
 			sim_fault("no memory for %u ranks", sim.args.nranks);
 		else {
 			begin(&run);
@@ -433,7 +444,9 @@ bool sim_run(const struct sim_cluster *c, const struct sim_call *call, bool chec
 				r < run.n ? step(&run, r, now) : transmit(&run, r - run.n, now);
 			if (!sim.fault[0])
 				sim_name_the_stuck(&run);
-			if (!sim.fault[0] && check)
+			if (!sim.fault[0] && check && barrier)
+				sim_check_roll(&run);
+			else if (!sim.fault[0] && check)
 				sim_check_outputs(&run);
 			sim_tell(&run);
 		}

@@ -134,9 +134,10 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 			 : algo == MRW_ALGO_TREE || algo == MRW_ALGO_TREESHOT ? sim.reach.tree
 									       : true;
 	plan->refused = false;
-	if (!as_wanted || !call->schedule->has(call->func) || call->bytes == 0) {
+	bool empty = call->bytes == 0 && call->func != MRW_FUNC_BARRIER;
+	if (!as_wanted || !call->schedule->has(call->func) || empty) {
 		sim_fault("%s: not for such a call: %s", call->schedule->name,
-			  call->bytes == 0 ? "it has no bytes" : as_wanted ? "the library has no such collective there" : sim.reach.reason);
+			  empty ? "it has no bytes" : as_wanted ? "the library has no such collective there" : sim.reach.reason);
 		return false;
 	}
 	if (call->root >= n) {

@@ -9,7 +9,7 @@ static const struct {
 	const char *name;
 } funcs[] = {
 	{MRW_FUNC_ALL_REDUCE, "all_reduce"}, {MRW_FUNC_ALL_GATHER, "all_gather"}, {MRW_FUNC_REDUCE_SCATTER, "reduce_scatter"},
-	{MRW_FUNC_BROADCAST, "broadcast"}, {MRW_FUNC_REDUCE, "reduce"},
+	{MRW_FUNC_BROADCAST, "broadcast"}, {MRW_FUNC_REDUCE, "reduce"}, {MRW_FUNC_BARRIER, "barrier"},
 };
 enum { FUNCS = sizeof funcs / sizeof funcs[0] };
 
@@ -254,7 +254,7 @@ static void draw_group(const struct sim_report *r, uint32_t first, uint32_t end,
 	struct scale x = {1e9, -1e9, LEFT, WIDTH - RIGHT}, y = {1e9, -1e9, HEIGHT - BOTTOM, TOP};
 	uint32_t count, line = 0;
 	for (uint32_t i = first; i < end; i++) {
-		if (r->rows[i].answer.fault[0] || r->rows[i].answer.us <= 0)
+		if (r->rows[i].answer.fault[0] || r->rows[i].answer.us <= 0 || r->rows[i].call.bytes == 0)
 			continue;
 		double size = log2((double)r->rows[i].call.bytes), us = log2(r->rows[i].answer.us);
 		x.low = size < x.low ? size : x.low;

@@ -66,6 +66,10 @@ static inline bool sim_has_come(const struct rank *k, uint64_t t)
 void sim_name_the_stuck(const struct run *run);
 /* Whether every rank has all that it must have, and nothing else. */
 void sim_check_outputs(const struct run *run);
+/* In a barrier: what rank r knows as it enters round t; in chunks by its peers' counters of the round before. */
+void sim_call_the_roll(const struct run *run, uint32_t r, uint64_t t);
+/* Of a barrier: whether nobody has left before all had entered. */
+void sim_check_roll(const struct run *run);
 /* Times and bytes into the answer. */
 void sim_tell(const struct run *run);
 

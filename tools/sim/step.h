@@ -4,6 +4,7 @@
 #define SIM_STEP_H
 
 #include "ledger.h"
+#include "roll.h"
 #include "collectives/reach.h"
 
 /* far.h's, as far as schedules look: whom the rank of the moment is among. */
@@ -30,6 +31,7 @@ struct sim_step {
 	struct mrw_far far;
 	struct mrw_reach reach;
 	struct sim_ledger ledger;
+	struct sim_roll roll;          /* of a barrier */
 	/* In trees, of each rank: its place in both, and its peers by slot (MRW_TREE_NONE: none). */
 	struct mrw_far_tree trees[MRW_MAX_RANKS][2];
 	uint32_t tree_peers[MRW_MAX_RANKS][MRW_TREE_PEERS];
@@ -45,6 +47,10 @@ struct sim_step {
 	uint32_t phase;
 	uint32_t near_phases[64];      /* as in struct sim_note, for the host's rank with this number */
 	uint32_t (*arrives)(const struct mrw_args *a, uint32_t format, uint32_t p);
+	/* Bodies that are run from their beginning in every phase: what they do is numbered by phases, a new one begins with a wait after what was sent,
+	 * and counts in its phase only. */
+	bool replays, sent;
+	uint32_t replayed;
 	uint32_t *awaited;             /* [slot] the last phase (stamp) that waited for it */
 	uint32_t stamp, await_near, await_far;
 	char fault[240];               /* the first thing that is wrong; empty: none */

@@ -1,5 +1,6 @@
 /* treeshot.c - in two trees in packets: reduce_treeshot.h and move_treeshot.h. Phases, in the order in which the bodies go through them: what a
- * leaf, or a broadcast's root, sends at once; sums of an inner node; results that come to it; results that come to a leaf. */
+ * leaf, or a broadcast's root, sends at once; sums of an inner node; results that come to it; results that come to a leaf. Of a barrier a leaf has
+ * nothing to do between. */
 #include "vocabulary.h"
 #include "collectives/move_treeshot.h"
 #include "collectives/reduce_treeshot.h"
@@ -9,7 +10,7 @@ enum { OFFER, RISE, PASS, TAKE, PHASES };
 
 static bool has(uint32_t func)
 {
-	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_BROADCAST || func == MRW_FUNC_REDUCE;
+	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_BROADCAST || func == MRW_FUNC_REDUCE || func == MRW_FUNC_BARRIER;
 }
 
 static void begin(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c)
@@ -25,12 +26,17 @@ static uint32_t arrives(const struct mrw_args *a, uint32_t format, uint32_t p)
 	bool leaf = mrw_tree_place(a->nranks, format, sim.reach.position[p]) % 2 == 0;
 	if (mrw_tree_rises(a->call.func) && p == mrw_branch_rank(a, format, MRW_TREE_PARENT))
 		return RISE - 1;
-	return leaf ? TAKE - 1 : PASS - 1;
+	return !leaf ? PASS - 1 : a->call.func == MRW_FUNC_BARRIER ? OFFER : TAKE - 1;
 }
 
 static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
 {
 	bool rises = mrw_tree_rises(a->call.func);
+	if (a->call.func == MRW_FUNC_BARRIER) {
+		sim_replay();
+		(void)mrw_treeshot_barrier(team, channel, a, 0, c->flow[0]);
+		return;
+	}
 	if (!rises && a->rank == a->call.root) {
 		struct mrw_flows flows;
 		memcpy(flows.in, c->flow, sizeof flows.in);

@@ -211,11 +211,24 @@ struct mrw_where {
 	uint64_t expected, seen;
 };
 
+/* What the body does now is of the phase under way. */
+MRW_DEV bool sim_counts(void)
+{
+	return !sim.replays || sim.replayed == sim.phase;
+}
+
+/* A body's whole part in packets, run again in each phase. */
+MRW_DEV void sim_replay(void)
+{
+	sim.replays = sim.sent = true;
+	sim.replayed = 0;
+}
+
 MRW_DEV struct mrw_packet *mrw_packets_to(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint32_t parity)
 {
 	uint8_t *arena = mrw_is_far(a, p) ? SIM_ARENA(a->rank) + a->layout.outbox : SIM_ARENA(p);
 	uint32_t slot = mrw_is_far(a, p) ? mrw_slot_here(a, p) : mrw_slot_there(a, p);
-	if (!sim.dry && !mrw_is_far(a, p))
+	if (!sim.dry && !mrw_is_far(a, p) && sim_counts())
 		sim.near_phases[p - sim.first] |= sim_arrives(a, format, p);
 	return mrw_packets_at(&a->layout, arena, format, channel, slot, parity);
 }
@@ -249,16 +262,23 @@ MRW_DEV void mrw_unit_store(uint8_t *buffer, uint64_t index, uint64_t bytes, con
 MRW_DEV void mrw_packet_send(struct mrw_packet *p, uint32_t seq, const uint32_t payload[2])
 {
 	(void)seq;
-	if (sim.dry)
+	sim.sent = true;
+	if (sim.dry || !sim_counts())
 		return;
 	sim_note_store((const uint8_t *)p, sizeof *p);
-	if (sim.ledger.on)
+	if (sim.roll.on)
+		*sim_packet((const uint8_t *)p) = sim.phase + 1;
+	else if (sim.ledger.on)
 		*sim_packet((const uint8_t *)p) = payload[0];
 }
 
 MRW_DEV bool mrw_wait_packet(const struct mrw_args *a, const struct mrw_packet *p, struct mrw_where w, uint32_t payload[2])
 {
 	payload[0] = payload[1] = 0;
+	sim.replayed += sim.sent;
+	sim.sent = false;
+	if (!sim_counts())
+		return true;
 	if (sim.dry) {
 		sim_await(mrw_slot_here(a, w.peer), mrw_is_far(a, w.peer));
 		return true;
@@ -269,6 +289,8 @@ MRW_DEV bool mrw_wait_packet(const struct mrw_args *a, const struct mrw_packet *
 	payload[0] = *sim_packet((const uint8_t *)p);
 	if (payload[0] == 0)
 		sim_fault("rank %u waits for a packet of rank %u, which never comes", a->rank, w.peer);
+	else if (sim.roll.on)
+		sim_roll_hear(&sim.roll, a->rank, sim.phase, w.peer, payload[0] - 1);
 	return true;
 }
 
@@ -276,7 +298,7 @@ MRW_DEV bool mrw_packets_push(const struct mrw_args *a, uint32_t format, uint32_
 {
 	struct sim_note *note = &sim.notes[mrw_slot_here(a, p) * a->far->nics + channel % a->far->nics];
 	(void)seq;
-	if (sim.dry)
+	if (sim.dry || !sim_counts())
 		return true;
 	note->phases |= sim_arrives(a, format, p);
 	note->bytes += count * sizeof(struct mrw_packet);
