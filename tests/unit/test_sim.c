@@ -215,6 +215,39 @@ static void broken_packets_are_found_out(void **state)
 	}
 }
 
+static void sends_no_lines(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
+{
+	if (a->rank != at_rank || t != at_round || sim.dry)
+		sim_lines.round(team, a, channel, t, c);
+}
+
+static void sends_a_line_less(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
+{
+	struct mrw_args fewer = *a;
+	if (a->rank == at_rank && t == 0)
+		fewer.units -= MRW_LINE_UNITS;
+	sim_lines.round(team, &fewer, channel, t, c);
+}
+
+static void broken_lines_are_found_out(void **state)
+{
+	(void)state;
+	struct sim_schedule broken = sim_lines;
+	struct sim_cluster c = cluster_of(1, 4, 0);
+	struct sim_call call = {.schedule = &broken, .func = MRW_FUNC_ALL_REDUCE, .bytes = 1000, .channels = 1};
+	struct sim_answer a;
+	static const char *const words[] = {"deadlock: 3 of 4", "rank 2 ends without the result of chunk 0 of block 0"};
+	broken.round = sends_no_lines;
+	at_rank = 2;
+	for (at_round = 0; at_round < 2; at_round++) {
+		assert_false(sim_run(&c, &call, true, NULL, NULL, &a));
+		assert_non_null(strstr(a.fault, words[at_round]));
+	}
+	broken.round = sends_a_line_less;
+	assert_false(sim_run(&c, &call, true, NULL, NULL, &a));
+	assert_non_null(strstr(a.fault, "waits for a line of rank 2, which never comes"));
+}
+
 static void broken_schedules_are_found_out(void **state)
 {
 	(void)state;
@@ -488,6 +521,7 @@ int main(void)
 		cmocka_unit_test(events_leave_in_the_order_of_time), cmocka_unit_test(links_serve_one_after_the_other),
 		cmocka_unit_test(rails_meet_above_the_leaves), cmocka_unit_test(slots_are_inverted),
 		cmocka_unit_test(schedules_are_complete), cmocka_unit_test(broken_schedules_are_found_out), cmocka_unit_test(broken_packets_are_found_out),
+		cmocka_unit_test(broken_lines_are_found_out),
 		cmocka_unit_test(barriers_hold), cmocka_unit_test(broken_barriers_are_found_out),
 		cmocka_unit_test(broken_trees_are_found_out), cmocka_unit_test(broken_twigs_are_found_out),
 		cmocka_unit_test(trees_have_their_bounds), cmocka_unit_test(trees_are_complete_at_scale),

@@ -164,7 +164,7 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	uint64_t block = sim.reach.tree ? mrw_tree_part(a->bytes, 0).bytes : a->share_bytes ? a->share_bytes : a->bytes;
 	lay_out(c, call, plan, block, &cap);
 	struct mrw_select_input in = {.func = (enum mrw_func)call->func, .target = c->cuda ? MARROW_TARGET_CUDA : MARROW_TARGET_HOST, .bytes = a->bytes,
-				      .nranks = n, .layout = a->layout, .nics = nics, .channel_cap = cap,
+				      .nranks = n, .layout = a->layout, .nics = nics, .channel_cap = cap, .lines = true,
 				      .forced_algo = (int32_t)call->schedule->algo, .forced_channels = call->channels};
 	struct mrw_plan chosen = mrw_select(&in);
 	if (chosen.algo != call->schedule->algo) {
@@ -174,6 +174,8 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	}
 	bool one = chosen.algo != MRW_ALGO_TWOSHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
 	a->units = call->schedule->packets ? (uint32_t)mrw_units_per_channel(sim.reach.tree ? block : one ? a->bytes : a->share_bytes, chosen.channels) : 0;
+	if (chosen.algo == MRW_ALGO_LINES)
+		a->units = (a->units + MRW_LINE_UNITS - 1) / MRW_LINE_UNITS * MRW_LINE_UNITS;
 	a->call.func = (uint8_t)call->func;
 	a->call.algo = (uint8_t)chosen.algo;
 	a->call.root = call->root;

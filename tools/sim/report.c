@@ -250,7 +250,7 @@ static void draw_axes(const struct scale *x, const struct scale *y, const struct
 
 static void draw_group(const struct sim_report *r, uint32_t first, uint32_t end, int top, FILE *file)
 {
-	static const char *const colours[] = {"#c0392b", "#27742d", "#2a5db0", "#c9781d", "#7d3c98", "#117a7a", "#6b4a1f", "#d0399a"};
+	static const char *const colours[] = {"#c0392b", "#27742d", "#2a5db0", "#c9781d", "#7d3c98", "#117a7a", "#6b4a1f", "#d0399a", "#555555"};
 	struct scale x = {1e9, -1e9, LEFT, WIDTH - RIGHT}, y = {1e9, -1e9, HEIGHT - BOTTOM, TOP};
 	uint32_t count, line = 0;
 	for (uint32_t i = first; i < end; i++) {
@@ -277,7 +277,7 @@ static void draw_group(const struct sim_report *r, uint32_t first, uint32_t end,
 		}
 		if (!begun)
 			continue;
-		fprintf(file, "\" stroke=\"%s\"/>\n<text x=\"%d\" y=\"%u\" fill=\"%s\">%s</text>\n", colours[s % 8], LEFT + 12, TOP + 18 + 16 * line, colours[s % 8],
+		fprintf(file, "\" stroke=\"%s\"/>\n<text x=\"%d\" y=\"%u\" fill=\"%s\">%s</text>\n", colours[s % 9], LEFT + 12, TOP + 18 + 16 * line, colours[s % 9],
 			sim_schedules[s]->name);
 		line++;
 	}

@@ -33,7 +33,7 @@ struct sim_schedule {
 	uint32_t (*arrives)(const struct mrw_args *a, uint32_t format, uint32_t p);
 };
 
-extern const struct sim_schedule sim_oneshot, sim_twoshot, sim_direct, sim_railshot, sim_rail, sim_ring, sim_treeshot, sim_tree;
+extern const struct sim_schedule sim_oneshot, sim_twoshot, sim_direct, sim_railshot, sim_rail, sim_ring, sim_treeshot, sim_tree, sim_lines;
 extern const struct sim_schedule *const sim_schedules[];
 extern const uint32_t sim_schedule_count;
 /* NULL: no such name. */

@@ -202,6 +202,34 @@ uint32_t *sim_packet(const uint8_t *at)
 	return near ? &l->near[format][rank * l->near_room + place * used + unit] : &l->far[format][rank * l->far_room + place * used + unit];
 }
 
+/* Number of a line in its rank's arena: (channel * slots + slot) * lines of a slot + line. */
+static uint64_t line_number(const uint8_t *at)
+{
+	const struct mrw_layout *y = &sim.args.layout;
+	uint64_t offset = ((uint64_t)at & ((1ull << 40) - 1)) - y->lines_offset, index = offset / MRW_LINE_BYTES / y->lines / 2;
+	return index * y->lines + offset / MRW_LINE_BYTES % y->lines;
+}
+
+uint32_t sim_line_slot(const uint8_t *at)
+{
+	const struct mrw_layout *y = &sim.args.layout;
+	return (uint32_t)(line_number(at) / y->lines % y->slots);
+}
+
+uint32_t *sim_line(const uint8_t *at)
+{
+	const struct mrw_layout *y = &sim.args.layout;
+	const struct sim_ledger *l = &sim.ledger;
+	uint64_t number = line_number(at), unit = number % y->lines * MRW_LINE_UNITS;
+	if (unit + MRW_LINE_UNITS > l->far_units) {
+		static uint32_t nowhere[MRW_LINE_UNITS];
+		sim_fault("rank %u uses line %llu of a slot, where a channel has %llu", sim.args.rank, (unsigned long long)(number % y->lines),
+			  (unsigned long long)(l->far_units / MRW_LINE_UNITS));
+		return nowhere;
+	}
+	return &l->far[0][sim_rank_of(at) * l->far_room + number / y->lines * l->far_units + unit];
+}
+
 static void store_out(uint64_t position, uint64_t bytes, uint32_t value)
 {
 	struct sim_ledger *l = &sim.ledger;

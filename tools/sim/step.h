@@ -79,9 +79,18 @@ uint32_t sim_arrives(const struct mrw_args *a, uint32_t format, uint32_t p);
 /* The phase waits for the peer with this slot. */
 void sim_await(uint32_t slot, bool far);
 
+/* Of an address of a line: the slot of the peer that writes there, and the ledger's places of its units. */
+uint32_t sim_line_slot(const uint8_t *at);
+uint32_t *sim_line(const uint8_t *at);
+
 /* Addresses: the rank + 1 above bit 40, an offset in its arena below; or a buffer of the rank of the moment. */
 #define SIM_ARENA(rank) ((uint8_t *)(((uint64_t)(rank) + 1) << 40))
 #define SIM_IN ((uint8_t *)(1ull << 60))
 #define SIM_OUT ((uint8_t *)(1ull << 61))
+
+static inline uint32_t sim_rank_of(const uint8_t *at)
+{
+	return (uint32_t)((uint64_t)at >> 40) - 1;
+}
 
 #endif

@@ -11,6 +11,8 @@
 #define MRW_REDUCE_H
 #define MRW_ADD_H
 #define MRW_PACKET_H
+#define MRW_LINE_H
+#define MRW_REDUCE_QUICK_H
 
 #include "step.h"
 #include "collectives/schedule.h"
@@ -145,7 +147,7 @@ MRW_DEV mrw_acc mrw_scalar(const struct mrw_args *a)
 /* bytes are stored at an address, for the time they take. */
 MRW_DEV void sim_note_store(const uint8_t *at, uint32_t bytes)
 {
-	uint64_t rank = ((uint64_t)at >> 40) - 1;
+	uint64_t rank = sim_rank_of(at);
 	if ((uint64_t)at >= (uint64_t)SIM_IN)
 		sim.stored += bytes;
 	else if (rank == sim.args.rank) {
@@ -314,6 +316,83 @@ MRW_DEV bool mrw_packets_settled(const struct mrw_team *team, uint32_t channel, 
 	(void)a;
 	(void)seq;
 	return ok;
+}
+
+/* line.h and what bodies in lines take of reduce_quick.h and copy.h: as on the host target a team of one has whole lines. A line is its units. */
+#define MRW_LINE_UNROLL
+#define MRW_LINE_LANES 1u
+#define MRW_LINE_PART MRW_LINE_UNITS
+#define MRW_QUICK_POLLS 1u
+#define MRW_POLLS_A_LOOK 1u
+
+MRW_DEV uint32_t mrw_line_lane(const struct mrw_team *team)
+{
+	(void)team;
+	return 0;
+}
+
+MRW_DEV uint32_t mrw_line_unit(uint32_t lane, uint32_t u)
+{
+	return lane * MRW_LINE_PART + u;
+}
+
+MRW_DEV uint32_t mrw_line_first(const struct mrw_team *team)
+{
+	return team->index;
+}
+
+MRW_DEV bool mrw_line_all(bool mine)
+{
+	return mine;
+}
+
+MRW_DEV void mrw_line_store(uint8_t *line, uint32_t lane, uint32_t seq, uint32_t payload[MRW_LINE_PART][2])
+{
+	(void)lane;
+	(void)seq;
+	if (sim.dry)
+		return;
+	sim.near_phases[sim_rank_of(line) - sim.first] |= sim_arrives(&sim.args, 0, sim_rank_of(line));
+	sim_note_store(line, MRW_LINE_BYTES);
+	for (uint32_t u = 0; sim.ledger.on && u < MRW_LINE_PART; u++)
+		sim_line(line)[u] = payload[u][0];
+}
+
+MRW_DEV bool mrw_line_load(const uint8_t *line, uint32_t lane, uint32_t seq, uint32_t payload[MRW_LINE_PART][2])
+{
+	(void)lane;
+	(void)seq;
+	memset(payload, 0, MRW_LINE_PART * sizeof payload[0]);
+	if (sim.dry) {
+		sim_await(sim_line_slot(line), false);
+		return true;
+	}
+	sim.loaded += MRW_LINE_BYTES;
+	for (uint32_t u = 0; sim.ledger.on && u < MRW_LINE_PART; u++)
+		payload[u][0] = sim_line(line)[u];
+	if (sim.ledger.on && payload[0][0] == 0)
+		sim_fault("rank %u waits for a line of rank %u, which never comes", sim.args.rank, sim_peer(&sim.reach, sim.args.rank, sim_line_slot(line)));
+	return true;
+}
+
+/* Of buffers that need no call, which only CUDA's bodies look at; and of lines that are late. */
+MRW_DEV void mrw_load_aligned_unit(const uint8_t *p, uint32_t payload[2])
+{
+	mrw_unit_load(p, 0, MRW_UNIT_BYTES, payload);
+}
+
+MRW_DEV void mrw_store_aligned_unit(uint8_t *p, const uint32_t payload[2])
+{
+	mrw_unit_store(p, 0, MRW_UNIT_BYTES, payload);
+}
+
+MRW_DEV uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uint64_t since, uint32_t looks)
+{
+	(void)a;
+	(void)w;
+	(void)since;
+	(void)looks;
+	return 0;
 }
 
 #include "collectives/sum.h"
