@@ -29,11 +29,11 @@ static void schedule(struct run *run, uint32_t r)
 	double at = k->end;
 	if (t == k->rounds || (t > 0 && !sim_has_come(k, t - 1)))
 		return;
-	if (k->far_count > 0 && !run->call->schedule->packets && run->batches[r * BATCHES + t % run->parities].active)
+	if (k->far_count > 0 && !run->call->schedule->packets && run->batches[r * BATCHES + (t & run->kept)].active)
 		return;
 	if (t > 0)
 		at = k->at[(t - 1) % KEPT] > at ? k->at[(t - 1) % KEPT] : at;
-	at = k->settled[t % run->parities] > at ? k->settled[t % run->parities] : at;
+	at = k->settled[t & run->kept] > at ? k->settled[t & run->kept] : at;
 	sim_clock_put(&run->clock, r, at);
 }
 
@@ -104,7 +104,7 @@ static void send_one(struct run *run, uint32_t r, struct batch *b, uint32_t slot
 		uint64_t bytes = sizeof(struct mrw_greeting);
 		uint32_t requests = n == 0;
 		if (!b->greeting) {
-			const struct sim_note *kind = &run->kinds[run->sends[((b->round % run->parities * run->n + r) * run->far_slots + slot) * run->nics + n]];
+			const struct sim_note *kind = &run->kinds[run->sends[(((b->round & run->kept) * run->n + r) * run->far_slots + slot) * run->nics + n]];
 			phases |= kind->phases;
 			bytes = kind->bytes + 8 * b->counters[n];
 			requests = kind->requests + b->counters[n];
@@ -133,7 +133,7 @@ static struct batch *oldest(const struct run *run, uint32_t r)
 	struct batch *of_rank = &run->batches[r * BATCHES], *oldest = NULL;
 	if (of_rank[GREETING].active)
 		return &of_rank[GREETING];
-	for (uint32_t i = 0; i < run->parities; i++)
+	for (uint32_t i = 0; i <= run->kept; i++)
 		if (of_rank[i].active && (!oldest || of_rank[i].round < oldest->round))
 			oldest = &of_rank[i];
 	return oldest;
@@ -165,7 +165,7 @@ static void transmit(struct run *run, uint32_t r, double now)
 		}
 		b->active = false;
 		if (!b->greeting) {
-			k->settled[b->round % run->parities] = b->last + run->fabric.latency_ns;
+			k->settled[b->round & run->kept] = b->last + run->fabric.latency_ns;
 			if (k->round == b->round + 2 && !run->call->schedule->packets)
 				schedule(run, r);
 		}
@@ -192,8 +192,8 @@ static uint16_t kind_of(struct run *run, const struct sim_note *note)
 /* What the bodies noted of round t becomes a batch, posted from on. Returns to how many peers they send what is no counter. */
 static uint32_t post_round(struct run *run, uint32_t r, uint64_t t, const uint32_t *counters, double from)
 {
-	struct batch *b = &run->batches[r * BATCHES + t % run->parities];
-	uint16_t *sends = &run->sends[(t % run->parities * run->n + r) * run->far_slots * run->nics];
+	struct batch *b = &run->batches[r * BATCHES + (t & run->kept)];
+	uint16_t *sends = &run->sends[((t & run->kept) * run->n + r) * run->far_slots * run->nics];
 	double bytes = 0;
 	uint32_t peers = 0;
 	if (b->active)
@@ -333,7 +333,7 @@ static bool open_run(struct run *run)
 	run->n = sim.args.nranks;
 	run->peers = sim.args.layout.slots;
 	run->nics = sim.args.far ? sim.far.nics : 0;
-	run->parities = sim.reach.tree && run->call->schedule->packets ? KEPT : 2;
+	run->kept = sim.reach.tree && run->call->schedule->packets ? KEPT - 1 : 1;
 	run->ranks = calloc(run->n, sizeof *run->ranks);
 	run->batches = calloc((size_t)run->n * BATCHES, sizeof *run->batches);
 	run->near = calloc((size_t)run->n * sim.gpus, sizeof *run->near);
@@ -344,7 +344,7 @@ static bool open_run(struct run *run)
 	sim.stamp = 0;
 	sim.awaited = calloc(run->peers, sizeof *sim.awaited);
 	sim.notes = calloc((size_t)run->peers * (run->nics ? run->nics : 1), sizeof *sim.notes);
-	run->sends = run->nics ? calloc((size_t)run->parities * run->n * run->far_slots * run->nics, sizeof *run->sends) : NULL;
+	run->sends = run->nics ? calloc((size_t)(run->kept + 1) * run->n * run->far_slots * run->nics, sizeof *run->sends) : NULL;
 	return run->ranks && run->batches && run->near && run->cursors && run->kinds && sim.notes && sim.awaited && (run->sends || run->nics == 0) && sim_fabric_open(&run->fabric, c) &&
 	       sim_clock_open(&run->clock, 2 * run->n, shortest * 1000 / 8);
 }

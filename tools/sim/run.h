@@ -42,12 +42,12 @@ struct run {
 	struct sim_fabric fabric;
 	struct sim_clock clock;
 	struct rank *ranks;
-	struct batch *batches;      /* [rank * BATCHES]; those of rounds modulo parities */
-	uint32_t parities;          /* rounds of which a rank's NIC may still send */
+	struct batch *batches;      /* [rank * BATCHES]; those of rounds by their bits in kept */
+	uint32_t kept;              /* 1 or KEPT - 1: of so many rounds + 1 a rank's NIC may still send */
 	uint8_t *near;              /* [rank * GPUs a host] peers on its host, by their numbers there */
 	struct sim_cursor *cursors; /* [rank * channels + channel] */
 	uint32_t n, peers, nics, far_slots;
-	/* What rounds send to whom: [round % parities][rank][far slot][nic] number of a kind of message. */
+	/* What rounds send to whom: [round & kept][rank][far slot][nic] number of a kind of message. */
 	uint16_t *sends;
 	struct sim_note *kinds;
 	uint32_t nkinds, last_kind;

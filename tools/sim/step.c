@@ -33,11 +33,9 @@ uint32_t sim_peer(const struct mrw_reach *reach, uint32_t rank, uint32_t slot)
 	return sim.far.at[(slot < host ? slot : slot + 1) * reach->per_host + local];
 }
 
-uint32_t sim_slot(uint32_t rank, uint32_t peer)
+uint32_t sim_tree_slot(uint32_t rank, uint32_t peer)
 {
 	uint32_t slot = 0;
-	if (!sim.reach.tree)
-		return mrw_reach_slot(&sim.reach, rank, peer);
 	while (slot < MRW_TREE_PEERS && sim.tree_peers[rank][slot] != peer)
 		slot++;
 	if (slot == MRW_TREE_PEERS)

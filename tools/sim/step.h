@@ -62,8 +62,7 @@ extern struct sim_step sim;
 void sim_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The peer of rank with this slot; mrw_reach_slot()'s inverse. MRW_TREE_NONE: that slot is empty. */
 uint32_t sim_peer(const struct mrw_reach *reach, uint32_t rank, uint32_t slot);
-/* mrw_reach_slot(), which in trees looks for both places each time, of peers. */
-uint32_t sim_slot(uint32_t rank, uint32_t peer);
+uint32_t sim_tree_slot(uint32_t rank, uint32_t peer);
 /* Contents of a place, of a chunk of bytes bytes; at: an address that the vocabulary made up. */
 uint32_t sim_load(const uint8_t *at, uint64_t bytes);
 void sim_store(uint8_t *at, uint64_t bytes, uint32_t value);
@@ -87,6 +86,12 @@ uint32_t *sim_line(const uint8_t *at);
 #define SIM_ARENA(rank) ((uint8_t *)(((uint64_t)(rank) + 1) << 40))
 #define SIM_IN ((uint8_t *)(1ull << 60))
 #define SIM_OUT ((uint8_t *)(1ull << 61))
+
+/* mrw_reach_slot(), of peers; that goes down both trees for each of a rank's. */
+static inline uint32_t sim_slot(uint32_t rank, uint32_t peer)
+{
+	return sim.reach.tree ? sim_tree_slot(rank, peer) : mrw_reach_slot(&sim.reach, rank, peer);
+}
 
 static inline uint32_t sim_rank_of(const uint8_t *at)
 {
