@@ -29,7 +29,7 @@ struct sim_schedule {
 	void (*begin)(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c);
 	/* Round t, and the cursor for the next one. */
 	void (*round)(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c);
-	/* Packets: p waits for what this rank sends it in a format before its round so many + 1. NULL: where t is the sender's. */
+	/* Packets: what this rank sends p in a format is for p's round after this one. NULL: after the sender's own. */
 	uint32_t (*arrives)(const struct mrw_args *a, uint32_t format, uint32_t p);
 };
 
