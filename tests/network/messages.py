@@ -18,11 +18,12 @@ LINE = re.compile(r".*: rank (\d+) to (\d+), NIC (\d+): (\d+) requests, (\d+) by
 def simulated(simulator, hosts, nics, ranks, output):
     """Calls that the simulator tells otherwise than the library, and how many there were."""
     calls = collections.defaultdict(set)
-    in_trees = "tree" in sys.argv[7:]
+    ways = sys.argv[7:]
     for line in output.splitlines():
         if line.startswith("sent "):
             words = line.split()
-            if not in_trees or words[4] != "ring":  # there a ring's counters go to neighbours in trees, too: not simulated
+            # Not simulated: a ring whose counters go to neighbours in trees, too; transfers where not all ranks greet each other.
+            if not ("tree" in ways and words[4] == "ring" or ways and words[4] == "transfers"):
                 calls[tuple(words[1:8])].add(tuple(map(int, words[8:])))
     if int(ranks) % int(hosts):  # hosts of a description are alike
         return 0, 0

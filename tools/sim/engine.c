@@ -1,4 +1,5 @@
 /* engine.c - rounds begin, bodies run, NICs send, counters arrive. */
+#include "exchange.h"
 #include "run.h"
 #include "collectives/tree.h"
 #include "device/team.h"
@@ -433,6 +434,11 @@ bool sim_run(const struct sim_cluster *c, const struct sim_call *call, bool chec
 	if (sim_plan_make(c, call, &answer->plan)) {
 		answer->channels = sim.args.call.channels;
 		answer->chunk_bytes = sim.args.call.chunk_bytes;
+		if (call->schedule->algo == MRW_ALGO_TRANSFERS) {
+			sim_exchange_run(c, call, check, listener, arg, answer);
+			memcpy(answer->fault, sim.fault, sizeof answer->fault);
+			return answer->fault[0] == '\0';
+		}
 		sim.arrives = call->schedule->arrives;
 		bool barrier = call->func == MRW_FUNC_BARRIER;
 		if (!open_run(&run) || !sim_ledger_open(&sim.ledger, &sim.args, parts_of(call), call->schedule->packets, check) ||

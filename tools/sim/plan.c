@@ -1,5 +1,6 @@
 #include "plan.h"
 #include "step.h"
+#include "collectives/routes.h"
 #include "collectives/select.h"
 #include "collectives/tree.h"
 
@@ -116,6 +117,39 @@ static void lay_out(const struct sim_cluster *c, const struct sim_call *call, st
 	}
 }
 
+static bool plan_bootstrap(const struct sim_cluster *c, struct sim_plan *plan, uint32_t nics)
+{
+	const struct mrw_args *a = &sim.args;
+	plan->arena_bytes = a->layout.bytes;
+	uint32_t links = a->nranks <= SIM_LIBRARY_RANKS ? a->nranks - 1 : a->layout.slots - a->layout.near_slots;
+	sim_bootstrap_run(c, links * nics, &plan->bootstrap);
+	if (plan->bootstrap.fault[0])
+		sim_fault("bootstrap: %s", plan->bootstrap.fault);
+	return !plan->bootstrap.fault[0];
+}
+
+/* Teams as exchange.c takes them: each rank sends each other one a transfer, and receives one. */
+static bool plan_transfers(const struct sim_cluster *c, const struct sim_call *call, struct sim_plan *plan, uint32_t cap, uint32_t nics)
+{
+	struct mrw_args *a = &sim.args;
+	if (plan->paper) {
+		plan->refused = true;
+		sim_fault("%s: %s", call->schedule->name, plan->why);
+		return false;
+	}
+	uint64_t width = mrw_transfer_width(&a->layout, a->bytes, c->cuda);
+	uint32_t teams = mrw_route_teams(MRW_WAYS * (a->nranks - 1), mrw_route_lanes(&a->layout, 1, width), a->bytes, cap);
+	a->call.func = (uint8_t)call->func;
+	a->call.algo = MRW_ALGO_TRANSFERS;
+	a->call.channels = c->cuda ? teams : 1;
+	a->call.chunk_bytes = width > 0 ? mrw_transfer_chunk_bytes(&a->layout, a->bytes) : 0;
+	a->call.count = a->bytes;
+	plan->peers = a->nranks - 1;
+	plan->far_peers = a->nranks - sim.gpus;
+	plan->queue_pairs = plan->far_peers * nics;
+	return plan_bootstrap(c, plan, nics);
+}
+
 bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, struct sim_plan *plan)
 {
 	static uint32_t host[SIM_MAX_RANKS];
@@ -127,8 +161,8 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	sim.gpus = (uint32_t)c->gpus;
 	for (uint32_t r = 0; r < n; r++)
 		host[r] = r / sim.gpus;
-	sim.reach = mrw_reach_of(n, host, (int32_t)call->schedule->algo);
 	enum mrw_algo algo = call->schedule->algo;
+	sim.reach = mrw_reach_of(n, host, algo == MRW_ALGO_TRANSFERS ? -1 : (int32_t)algo);
 	bool as_wanted = algo == MRW_ALGO_RING				       ? sim.reach.ring
 			 : algo == MRW_ALGO_RAIL || algo == MRW_ALGO_RAILSHOT  ? sim.reach.rails
 			 : algo == MRW_ALGO_TREE || algo == MRW_ALGO_TREESHOT ? sim.reach.tree
@@ -163,6 +197,8 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	a->ends[1] = a->bytes;
 	uint64_t block = sim.reach.tree ? mrw_tree_part(a->bytes, 0).bytes : a->share_bytes ? a->share_bytes : a->bytes;
 	lay_out(c, call, plan, block, &cap);
+	if (algo == MRW_ALGO_TRANSFERS)
+		return plan_transfers(c, call, plan, cap, nics);
 	struct mrw_select_input in = {.func = (enum mrw_func)call->func, .target = c->cuda ? MARROW_TARGET_CUDA : MARROW_TARGET_HOST, .bytes = a->bytes,
 				      .nranks = n, .layout = a->layout, .nics = nics, .channel_cap = cap, .lines = true,
 				      .forced_algo = (int32_t)call->schedule->algo, .forced_channels = call->channels};
@@ -194,10 +230,5 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 		plan->far_peers = far > plan->far_peers ? far : plan->far_peers;
 	}
 	plan->queue_pairs = plan->far_peers * nics; /* the schedule's; up to the library's ranks it makes those for transfers between all, too */
-	plan->arena_bytes = a->layout.bytes;
-	uint32_t links = a->nranks <= SIM_LIBRARY_RANKS ? a->nranks - 1 : a->layout.slots - a->layout.near_slots;
-	sim_bootstrap_run(c, links * nics, &plan->bootstrap);
-	if (plan->bootstrap.fault[0])
-		sim_fault("bootstrap: %s", plan->bootstrap.fault);
-	return !plan->bootstrap.fault[0];
+	return plan_bootstrap(c, plan, nics);
 }

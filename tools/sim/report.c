@@ -10,6 +10,7 @@ static const struct {
 } funcs[] = {
 	{MRW_FUNC_ALL_REDUCE, "all_reduce"}, {MRW_FUNC_ALL_GATHER, "all_gather"}, {MRW_FUNC_REDUCE_SCATTER, "reduce_scatter"},
 	{MRW_FUNC_BROADCAST, "broadcast"}, {MRW_FUNC_REDUCE, "reduce"}, {MRW_FUNC_BARRIER, "barrier"},
+	{MRW_FUNC_ALL_TO_ALL, "all_to_all"},
 };
 enum { FUNCS = sizeof funcs / sizeof funcs[0] };
 

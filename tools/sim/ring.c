@@ -28,4 +28,4 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 	mrw_ring_next(&c->set, &c->step, a->nranks);
 }
 
-const struct sim_schedule sim_ring = {"ring", MRW_ALGO_RING, true, false, has, begin, round_of, NULL};
+const struct sim_schedule sim_ring = {"ring", MRW_ALGO_RING, true, false, has, begin, round_of, NULL, NULL};
