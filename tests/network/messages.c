@@ -302,8 +302,8 @@ static void tell_exchange(const struct world_rank *self, uint64_t number, uint64
 	uint32_t nics = comm->args.far->nics, chunk = bytes <= mrw_transfer_small(l, false) ? 0 : mrw_transfer_chunk_bytes(l, bytes);
 	for (uint32_t n = 0; bytes > 0 && (nics == 1 || number % l->lanes == 0) && n < nics; n++)
 		if (t[n].requests > 0)
-			printf("sent all_to_all %llu 0 transfers %u 1 %u %u %u %u %llu %llu\n", (unsigned long long)bytes * self->nranks, comm->channel_cap, chunk,
-			       self->rank, p, n, (unsigned long long)t[n].requests, (unsigned long long)t[n].bytes);
+			printf("sent all_to_all %llu 0 transfers %u 1 %u %u %u %u %llu %llu\n", (unsigned long long)bytes * self->nranks,
+			       comm->channel_cap, chunk, self->rank, p, n, (unsigned long long)t[n].requests, (unsigned long long)t[n].bytes);
 }
 
 static void make_exchanges(struct world_rank *self, const uint8_t *send, uint8_t *recv, uint64_t (*before)[MRW_MAX_NICS],

@@ -34,8 +34,8 @@ def simulated(simulator, hosts, nics, ranks, output):
     for (func, size, root, algo, cap, channels, chunk), sent in calls.items():
         cluster = (f"marrow-cluster 1\ntarget host\nhosts {hosts}\ngpus {int(ranks) // int(hosts)}\nnics {nics}\nchannels {cap}\n"
                    "nic_gb_s 1\nmemory_gb_s 1\nround_us 1\n")
-        run = subprocess.run([simulator, "--messages", "--collective", func, "--schedule", SCHEDULES.get(algo, algo), "--sizes", size if func != "barrier" else "1", "--root", root,
-                              "-"],
+        run = subprocess.run([simulator, "--messages", "--collective", func, "--schedule", SCHEDULES.get(algo, algo),
+                              "--sizes", size if func != "barrier" else "1", "--root", root, "-"],
                              input=cluster, capture_output=True, text=True)
         said = {tuple(map(int, m.groups())) for m in map(LINE.match, run.stdout.splitlines()) if m}
         if run.returncode or said != sent or f": {channels} channels, chunks of {chunk} bytes" not in run.stdout:

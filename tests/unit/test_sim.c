@@ -141,7 +141,8 @@ static void schedules_are_complete(void **state)
 static void barriers_hold(void **state)
 {
 	(void)state;
-	static const uint32_t shapes[][3] = {{1, 2, 1}, {1, 8, 1}, {2, 1, 1}, {3, 1, 2}, {2, 2, 4}, {3, 4, 2}, {5, 3, 3}, {7, 1, 1}, {16, 8, 8}, {33, 5, 5}};
+	static const uint32_t shapes[][3] = {{1, 2, 1}, {1, 8, 1}, {2, 1, 1}, {3, 1, 2}, {2, 2, 4},
+					     {3, 4, 2}, {5, 3, 3}, {7, 1, 1}, {16, 8, 8}, {33, 5, 5}};
 	uint32_t ran = 0;
 	for (size_t k = 0; k < COUNT(shapes); k++)
 		for (uint32_t s = 0; s < sim_schedule_count; s++) {
@@ -471,7 +472,7 @@ static void broken_barriers_are_found_out(void **state)
 		for (at_rank = 0; at_rank < 10; at_rank++)
 			for (at_round = 0; at_round < 3; at_round++)
 				failed += !sim_run(&c, &call, true, NULL, NULL, &a);
-		/* Along rails nobody may miss anything. Of five leaves of tree 0 each sends and takes, so do four inner nodes twice, the root once. */
+		/* Along rails nobody may miss anything. Of tree 0 each of five leaves sends and takes, four inner nodes do both twice, the root once. */
 		assert_int_equal(failed, i == 0 ? 3 * 10 : 2 * 5 + 2 * 4 + 1);
 		broken.round = rushes;
 		c.late[0] = (struct sim_late){0, 1, 5000}; /* who does not wait does not hear of it */

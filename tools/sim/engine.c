@@ -105,7 +105,8 @@ static void send_one(struct run *run, uint32_t r, struct batch *b, uint32_t slot
 		uint64_t bytes = sizeof(struct mrw_greeting);
 		uint32_t requests = n == 0;
 		if (!b->greeting) {
-			const struct sim_note *kind = &run->kinds[run->sends[(((b->round & run->kept) * run->n + r) * run->far_slots + slot) * run->nics + n]];
+			uint64_t row = ((b->round & run->kept) * run->n + r) * run->far_slots + slot;
+			const struct sim_note *kind = &run->kinds[run->sends[row * run->nics + n]];
 			phases |= kind->phases;
 			bytes = kind->bytes + 8 * b->counters[n];
 			requests = kind->requests + b->counters[n];

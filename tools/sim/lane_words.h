@@ -56,7 +56,8 @@ static void sim_put_out(const uint8_t *at, uint64_t bytes, uint64_t piece)
 		return;
 	}
 	if (sim_lanes.seen[rank * words + place / 64] >> place % 64 & 1)
-		sim_fault("rank %u gets the bytes at %llu of rank %u's block twice", sim.args.rank, (unsigned long long)(offset % sim_lanes.block), src);
+		sim_fault("rank %u gets the bytes at %llu of rank %u's block twice", sim.args.rank, (unsigned long long)(offset % sim_lanes.block),
+			  src);
 	sim_lanes.seen[rank * words + place / 64] |= 1ull << place % 64;
 	sim_lanes.got[rank] += bytes;
 }
@@ -110,7 +111,8 @@ static void sim_lane_copy(const struct mrw_team *team, uint8_t *dst, const uint8
 
 static void sim_lane_unit_load(const uint8_t *buffer, uint64_t index, uint64_t bytes, uint32_t payload[2])
 {
-	uint64_t left = bytes - index * MRW_UNIT_BYTES, piece = sim_take_in(buffer + index * MRW_UNIT_BYTES, left < MRW_UNIT_BYTES ? left : MRW_UNIT_BYTES);
+	uint64_t left = bytes - index * MRW_UNIT_BYTES;
+	uint64_t piece = sim_take_in(buffer + index * MRW_UNIT_BYTES, left < MRW_UNIT_BYTES ? left : MRW_UNIT_BYTES);
 	sim.loaded += MRW_UNIT_BYTES;
 	payload[0] = (uint32_t)piece;
 	payload[1] = (uint32_t)(piece >> 32);

@@ -31,9 +31,11 @@ static void fill_far(uint32_t nics)
 /* A neighbour of rank in trees or in their ring: where its slots say. */
 static void place(uint32_t rank, uint32_t position)
 {
-	uint32_t p = position == MRW_TREE_NONE ? position : sim.reach.at[position], slot = p == MRW_TREE_NONE ? p : mrw_reach_slot(&sim.reach, rank, p);
-	if (slot < MRW_TREE_PEERS)
-		sim.tree_peers[rank][slot] = p;
+	if (position == MRW_TREE_NONE)
+		return;
+	uint32_t slot = mrw_reach_slot(&sim.reach, rank, sim.reach.at[position]);
+	if (slot < MRW_TREE_PEERS) /* not of itself */
+		sim.tree_peers[rank][slot] = sim.reach.at[position];
 }
 
 static void fill_trees(void)
@@ -72,7 +74,8 @@ static bool is_fine(const struct mrw_layout *l, uint64_t chunk, uint64_t units)
 static uint64_t units_wanted(const struct sim_call *call, uint64_t block)
 {
 	bool differ = call->func == MRW_FUNC_ALL_GATHER || call->func == MRW_FUNC_REDUCE_SCATTER;
-	uint64_t bytes = call->schedule->algo == MRW_ALGO_TWOSHOT || sim.reach.tree ? block : sim.args.bytes, units = (bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES;
+	uint64_t bytes = call->schedule->algo == MRW_ALGO_TWOSHOT || sim.reach.tree ? block : sim.args.bytes;
+	uint64_t units = (bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES;
 	if (!call->schedule->packets)
 		return 0;
 	if (call->schedule->algo == MRW_ALGO_RAILSHOT && differ)
@@ -209,7 +212,8 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 		return false;
 	}
 	bool one = chosen.algo != MRW_ALGO_TWOSHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
-	a->units = call->schedule->packets ? (uint32_t)mrw_units_per_channel(sim.reach.tree ? block : one ? a->bytes : a->share_bytes, chosen.channels) : 0;
+	uint64_t by_channels = sim.reach.tree ? block : one ? a->bytes : a->share_bytes;
+	a->units = call->schedule->packets ? (uint32_t)mrw_units_per_channel(by_channels, chosen.channels) : 0;
 	if (chosen.algo == MRW_ALGO_LINES)
 		a->units = (a->units + MRW_LINE_UNITS - 1) / MRW_LINE_UNITS * MRW_LINE_UNITS;
 	a->call.func = (uint8_t)call->func;

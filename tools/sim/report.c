@@ -278,8 +278,8 @@ static void draw_group(const struct sim_report *r, uint32_t first, uint32_t end,
 		}
 		if (!begun)
 			continue;
-		fprintf(file, "\" stroke=\"%s\"/>\n<text x=\"%d\" y=\"%u\" fill=\"%s\">%s</text>\n", colours[s % 9], LEFT + 12, TOP + 18 + 16 * line, colours[s % 9],
-			sim_schedules[s]->name);
+		fprintf(file, "\" stroke=\"%s\"/>\n<text x=\"%d\" y=\"%u\" fill=\"%s\">%s</text>\n", colours[s % 9], LEFT + 12, TOP + 18 + 16 * line,
+			colours[s % 9], sim_schedules[s]->name);
 		line++;
 	}
 	uint64_t *sizes = sizes_of(r, first, end, &count);

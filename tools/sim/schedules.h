@@ -32,11 +32,13 @@ struct sim_schedule {
 	void (*round)(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c);
 	/* Packets: what this rank sends p in a format is for p's round after this one. NULL: after the sender's own. */
 	uint32_t (*arrives)(const struct mrw_args *a, uint32_t format, uint32_t p);
-	/* What is made of transfers has neither begin nor round (transfers.c). Sees what a step has for a peer before it leaves; NULL: nobody looks. */
+	/* Of what is made of transfers, which has neither begin nor round (transfers.c): sees what a step has for a peer before it leaves. NULL:
+	 * nobody looks. */
 	void (*leaves)(struct sim_parcel *p);
 };
 
-extern const struct sim_schedule sim_oneshot, sim_twoshot, sim_direct, sim_railshot, sim_rail, sim_ring, sim_treeshot, sim_tree, sim_lines, sim_transfers;
+extern const struct sim_schedule sim_oneshot, sim_twoshot, sim_direct, sim_railshot, sim_rail, sim_ring, sim_treeshot, sim_tree, sim_lines,
+	sim_transfers;
 extern const struct sim_schedule *const sim_schedules[];
 extern const uint32_t sim_schedule_count;
 /* NULL: no such name. */

@@ -47,8 +47,8 @@ struct sim_step {
 	uint32_t phase;
 	uint32_t near_phases[64];      /* as in struct sim_note, for the host's rank with this number */
 	uint32_t (*arrives)(const struct mrw_args *a, uint32_t format, uint32_t p);
-	/* Bodies that are run from their beginning in every phase: what they do is numbered by phases, a new one begins with a wait after what was sent,
-	 * and counts in its phase only. */
+	/* Bodies that are run from their beginning in every phase: what they do is numbered by phases, of which a new one begins with a wait after
+	 * what was sent, and counts in its phase only. */
 	bool replays, sent;
 	uint32_t replayed;
 	uint32_t *awaited;             /* [slot] the last phase (stamp) that waited for it */

@@ -332,7 +332,8 @@ static void judge(struct exchange *x, bool check)
 	}
 	for (uint32_t r = 0; check && r < x->n; r++)
 		if (sim_lanes.got[r] != x->n * sim_lanes.block)
-			sim_fault("rank %u ends with %llu of %llu bytes", r, (unsigned long long)sim_lanes.got[r], (unsigned long long)(x->n * sim_lanes.block));
+			sim_fault("rank %u ends with %llu of %llu bytes", r, (unsigned long long)sim_lanes.got[r],
+				  (unsigned long long)(x->n * sim_lanes.block));
 }
 
 static void tell(const struct exchange *x, struct sim_answer *answer)
@@ -352,7 +353,8 @@ static void tell(const struct exchange *x, struct sim_answer *answer)
 		answer->load[i] = sim_fabric_load(&x->fabric, (enum sim_class)i, last);
 }
 
-void sim_exchange_run(const struct sim_cluster *c, const struct sim_call *call, bool check, sim_listener listener, void *arg, struct sim_answer *answer)
+void sim_exchange_run(const struct sim_cluster *c, const struct sim_call *call, bool check, sim_listener listener, void *arg,
+		      struct sim_answer *answer)
 {
 	struct exchange x = {.cluster = c, .n = sim.args.nranks, .nroutes = MRW_WAYS * (sim.args.nranks - 1), .channels = sim.args.call.channels,
 			     .leaves = call->schedule->leaves, .listener = listener, .arg = arg};

@@ -371,7 +371,8 @@ MRW_DEV bool mrw_line_load(const uint8_t *line, uint32_t lane, uint32_t seq, uin
 	for (uint32_t u = 0; sim.ledger.on && u < MRW_LINE_PART; u++)
 		payload[u][0] = sim_line(line)[u];
 	if (sim.ledger.on && payload[0][0] == 0)
-		sim_fault("rank %u waits for a line of rank %u, which never comes", sim.args.rank, sim_peer(&sim.reach, sim.args.rank, sim_line_slot(line)));
+		sim_fault("rank %u waits for a line of rank %u, which never comes", sim.args.rank,
+			  sim_peer(&sim.reach, sim.args.rank, sim_line_slot(line)));
 	return true;
 }
 
