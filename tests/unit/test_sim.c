@@ -497,7 +497,7 @@ static void loses_all(struct sim_parcel *p)
 static void loses_first(struct sim_parcel *p)
 {
 	if (p->puts > 1 && parcels++ == at_parcel)
-		memset(p->data + p->put[0].from, 0, p->put[0].bytes);
+		memmove(&p->put[0], &p->put[1], --p->puts * sizeof p->put[0]);
 }
 
 static void broken_transfers_are_found_out(void **state)
@@ -550,6 +550,15 @@ static void exchanges_have_their_bounds(void **state)
 	c.late[0] = (struct sim_late){3, 1, 500};
 	assert_true(sim_run(&c, &call, true, NULL, NULL, &a));
 	assert_true(a.first_us > 500 && a.us < 515);
+	/* Nobody overwrites what a slow rank has not taken yet. */
+	call.bytes = 4 << 20;
+	c.nlates = 0;
+	assert_true(sim_run(&c, &call, true, NULL, NULL, &a));
+	double quick = a.us;
+	c.nlates = 1;
+	c.late[0] = (struct sim_late){3, 50, 0};
+	assert_true(sim_run(&c, &call, true, NULL, NULL, &a));
+	assert_true(a.us > 1.2 * quick);
 }
 
 static void agendas_keep_the_order_of_time(void **state)

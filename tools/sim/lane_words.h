@@ -183,28 +183,26 @@ static bool mrw_far_reserve(const struct mrw_args *a, uint32_t lane, uint32_t p,
 	return true;
 }
 
-static void sim_post(const struct mrw_args *a, uint32_t p, uint64_t offset, const void *data, uint32_t size, uint64_t bytes)
-{
-	sim_lanes.parcel->bytes += bytes;
-	sim_lanes.parcel->requests++;
-	if (!sim_parcel_add(sim_lanes.parcel, a->arena[p] + offset, data, size))
-		sim_lanes.no_memory = true;
-}
-
 static void mrw_far_range(const struct mrw_args *a, uint32_t lane, uint32_t p, uint64_t index, bool flag, uint64_t from, uint64_t to, uint32_t bytes)
 {
 	bool chunk = to >= a->layout.lane_staging_offset;
 	(void)lane;
 	(void)index;
 	(void)flag;
-	sim_post(a, p, to, a->arena[a->rank] + from, chunk ? 8 : bytes, bytes);
+	sim_lanes.parcel->bytes += bytes;
+	sim_lanes.parcel->requests++;
+	if (!sim_parcel_fetch(sim_lanes.parcel, a->arena[p] + to, a->arena[a->rank] + from, chunk ? 8 : bytes))
+		sim_lanes.no_memory = true;
 }
 
 static void mrw_far_word(const struct mrw_args *a, uint32_t lane, uint32_t p, uint64_t index, uint64_t to, uint64_t value)
 {
 	(void)lane;
 	(void)index;
-	sim_post(a, p, to, &value, sizeof value, sizeof value);
+	sim_lanes.parcel->bytes += sizeof value;
+	sim_lanes.parcel->requests++;
+	if (!sim_parcel_add(sim_lanes.parcel, a->arena[p] + to, &value, sizeof value))
+		sim_lanes.no_memory = true;
 }
 
 static void mrw_post_ready(struct mrw_queue *q, uint64_t index, uint32_t count)

@@ -9,7 +9,8 @@ struct mrw_queue;
 
 struct sim_put {
 	uint8_t *at;
-	uint32_t bytes, from; /* from: in the parcel's data */
+	const uint8_t *source; /* what lies there when it arrives: a NIC may read so late; NULL: what the parcel has */
+	uint32_t bytes, from;  /* from: in the parcel's data */
 };
 
 struct sim_parcel {
@@ -24,6 +25,8 @@ struct sim_parcel {
 
 /* bytes more, to be stored at. False: no memory. */
 bool sim_parcel_add(struct sim_parcel *p, uint8_t *at, const void *data, uint32_t bytes);
+/* The same of what a NIC fetches. */
+bool sim_parcel_fetch(struct sim_parcel *p, uint8_t *at, const uint8_t *source, uint32_t bytes);
 /* Stores all of it, in order. */
 void sim_parcel_deliver(const struct sim_parcel *p);
 /* Empty again, its memory kept. */
