@@ -333,7 +333,7 @@ static enum marrow_status resolve(const char *host, uint16_t port, struct mrw_bo
 	return MARROW_SUCCESS;
 }
 
-enum marrow_status mrw_boot_make_env_id(struct marrow_unique_id *bytes, const char *host_port, uint32_t nranks,
+enum marrow_status mrw_boot_make_env_id(struct marrow_unique_id *bytes, const char *host_port, const char *job,
 					bool listen)
 {
 	struct mrw_boot_id id = {.naddrs_le = 0};
@@ -344,7 +344,8 @@ enum marrow_status mrw_boot_make_env_id(struct marrow_unique_id *bytes, const ch
 	char host[256];
 	int fd;
 
-	(void)nranks;
+	if (job[0] != '\0')
+		state = fnv(fnv(state, "\n", 1), job, strlen(job));
 	if (!split_host_port(host_port, host, &port))
 		return mrw_fail(MARROW_INVALID_ARGUMENT,
 				"root address \"%.128s\": write host:port, or [v6 address]:port", host_port);

@@ -31,10 +31,10 @@ struct mrw_boot_options {
 /* Chooses an interface (ifname; default: first non-loopback up one with an address, else loopback), listens on it, fills id.
  * The socket waits in a process-wide table, keyed by the id's key, for the rank that becomes root. */
 enum marrow_status mrw_boot_make_id(struct marrow_unique_id *id, const char *ifname);
-/* An id for marrow_comm_init_env(): the key is derived from the text "host:port", which all ranks must spell alike; rank 0 also
- * listens there, on all addresses. Such a key is no secret. nranks is left out of it, so that ranks that disagree about
- * nranks are told so instead of being dropped as strangers. The others keep trying until rank 0 is there. */
-enum marrow_status mrw_boot_make_env_id(struct marrow_unique_id *id, const char *host_port, uint32_t nranks, bool listen);
+/* An id for marrow_comm_init_env(): the key is derived from the text "host:port", which all ranks must spell alike, and the job's name ("": none);
+ * rank 0 also listens there, on all addresses. Such a key is no more secret than the job's name. The number of ranks is left out of it, so that ranks
+ * that disagree about it are told so instead of being dropped as strangers. The others keep trying until rank 0 is there. */
+enum marrow_status mrw_boot_make_env_id(struct marrow_unique_id *id, const char *host_port, const char *job, bool listen);
 
 /* Closes the socket that waits behind an id, if it was made here: nobody will join. */
 void mrw_boot_drop_id(const struct marrow_unique_id *id);

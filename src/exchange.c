@@ -313,7 +313,7 @@ static void size_up(struct launch *l, struct mrw_task *task)
 	if (!cuda && !comm->device.parallel_channels)
 		teams = 1; /* channels run one after the other there: one team must hold all lanes */
 	m->a.call.channels = teams ? teams : 1;
-	task->threads = wide || self_bytes > 4096 ? MRW_BLOCK_THREADS : at_most((units + 31) / 32 * 32, MRW_BLOCK_THREADS);
+	task->threads = wide || self_bytes > 4096 ? MRW_PACKET_THREADS : at_most((units + 31) / 32 * 32, MRW_PACKET_THREADS);
 }
 
 /* One rank: nothing but copies. */

@@ -74,7 +74,7 @@ static enum marrow_status init_env(struct marrow_comm **comm, const struct marro
 	if (place.nranks > 1) {
 		if (!place.root[0])
 			return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_comm_init_env: set MARROW_ROOT=host:port, where rank 0 shall listen");
-		MRW_TRY(mrw_boot_make_env_id(&id, place.root, (uint32_t)place.nranks, place.rank == 0));
+		MRW_TRY(mrw_boot_make_env_id(&id, place.root, mrw_env_string(MRW_ENV_JOB), place.rank == 0));
 	}
 	enum marrow_status status = mrw_comm_create(comm, (uint32_t)place.nranks, place.nranks > 1 ? &id : NULL, (uint32_t)place.rank,
 						(int32_t)(place.local_rank >= 0 ? place.local_rank : place.rank), config);

@@ -90,7 +90,7 @@ MARROW_API enum marrow_status marrow_comm_init(struct marrow_comm **comm, uint32
 					       const struct marrow_unique_id *id, uint32_t rank,
 					       const struct marrow_config *config);
 /* As marrow_comm_init(), with rank, size and root address from the environment: MARROW_RANK MARROW_NRANKS
- * MARROW_ROOT=host:port (rank 0 listens there), else torchrun's RANK WORLD_SIZE MASTER_ADDR MASTER_PORT (port + 1),
+ * MARROW_ROOT=host:port (rank 0 listens there; MARROW_JOB keeps other jobs away), else torchrun's RANK WORLD_SIZE MASTER_ADDR MASTER_PORT (port + 1),
  * else Open MPI's OMPI_COMM_WORLD_RANK/SIZE with MARROW_ROOT. The CUDA device is local rank modulo device count and stays current. */
 MARROW_API enum marrow_status marrow_comm_init_env(struct marrow_comm **comm, const struct marrow_config *config);
 

@@ -10,6 +10,7 @@
 	X(RANK, "MARROW_RANK", INT, "", 0, 1 << 24, "rank of this process for marrow_comm_init_env()") \
 	X(NRANKS, "MARROW_NRANKS", INT, "", 1, 1 << 24, "number of ranks for marrow_comm_init_env()") \
 	X(ROOT, "MARROW_ROOT", STRING, "", 0, 0, "host:port (or [v6]:port) where the others reach rank 0, for marrow_comm_init_env()") \
+	X(JOB, "MARROW_JOB", STRING, "", 0, 0, "any text, the same for all ranks of a job: ranks of other jobs that come to the same MARROW_ROOT are turned away") \
 	X(HOST_ID, "MARROW_HOST_ID", STRING, "", 0, 0, "host identity; default boot id and network namespace") \
 	X(TARGET, "MARROW_TARGET", STRING, "auto", 0, 0, "where protocol code runs: auto, host or cuda") \
 	X(TIMEOUT_MS, "MARROW_TIMEOUT_MS", INT, "0", 0, 1LL << 40, "deadline of init and of every device wait; 0: 5 min for init, 30 min for waits") \

@@ -19,33 +19,22 @@ enum mrw_step { MRW_STEP_SAY, MRW_STEP_HEAR_FIRST, MRW_STEP_PASS, MRW_STEP_HEAR_
 struct mrw_stand {
 	struct mrw_lane *own;
 	const struct mrw_transfer *t; /* NULL in DRAIN */
-	uint64_t number;              /* of the transfer, in its pair */
+	uint64_t first, number;       /* of the launch's first transfer and of this one, in the pair */
 	uint64_t chunks, chunk;       /* moved by the lane since ever; next one of this transfer */
 	uint32_t lane, peer, way, index, step, place;
 	uint32_t here, there;         /* slots of lanes (wire.h): the peer's in this arena, this rank's in its */
 	bool far, small;
 };
 
-/* Finds where lane number l of the launch stands. False: it has done its part. */
-MRW_DEV bool mrw_stand_find(const struct mrw_transfers *m, uint32_t l, struct mrw_stand *h)
+/* The next step of lane number l, from where it stands on. False: it has done its part. */
+MRW_DEV bool mrw_stand_seek(const struct mrw_transfers *m, uint32_t l, struct mrw_stand *h)
 {
-	const struct mrw_args *a = &m->a;
-	const struct mrw_layout *layout = &a->layout;
+	const struct mrw_layout *layout = &m->a.layout;
 	const struct mrw_route *r = mrw_route_at(m, l % m->routes);
-	h->lane = l / m->routes;
-	h->peer = r->peer;
-	h->here = mrw_lane_here(a, h->peer);
-	h->there = mrw_lane_there(a, h->peer);
-	h->way = r->way;
-	h->far = mrw_lane_is_far(a, h->peer);
-	h->own = mrw_lane_at(layout, a->arena[a->rank], (enum mrw_way)h->way, h->lane, h->here);
-	h->chunks = h->own->chunks;
-	h->chunk = h->own->chunk;
-	h->step = h->own->step;
-	for (h->place = h->own->place; h->place < r->count; h->place++, h->step = MRW_STEP_SAY, h->chunk = 0) {
+	for (; h->place < r->count; h->place++, h->step = MRW_STEP_SAY, h->chunk = 0) {
 		h->index = r->first + h->place;
 		h->t = mrw_transfer_at(m, h->index);
-		h->number = h->own->first + h->place;
+		h->number = h->first + h->place;
 		h->small = h->t->bytes <= mrw_transfer_small(layout, MRW_ON_CUDA);
 		bool home = mrw_transfer_first(layout, h->number, h->lane) == 0;
 		if (home && (h->step == MRW_STEP_SAY || h->step == (h->way == MRW_WAY_IN ? MRW_STEP_HEAR_FIRST : MRW_STEP_HEAR_LAST)))
@@ -61,11 +50,37 @@ MRW_DEV bool mrw_stand_find(const struct mrw_transfers *m, uint32_t l, struct mr
 	}
 	h->t = NULL;
 	h->index = r->first + r->count - 1;
-	h->number = h->own->first + r->count - 1;
+	h->number = h->first + r->count - 1;
 	if (h->step == MRW_STEP_DRAIN || !h->far || h->way != MRW_WAY_OUT)
 		return false;
 	h->step = MRW_STEP_DRAIN;
 	return true;
+}
+
+/* Where lane number l of the launch was left. */
+MRW_DEV void mrw_stand_load(const struct mrw_transfers *m, uint32_t l, struct mrw_stand *h)
+{
+	const struct mrw_args *a = &m->a;
+	const struct mrw_route *r = mrw_route_at(m, l % m->routes);
+	h->lane = l / m->routes;
+	h->peer = r->peer;
+	h->here = mrw_lane_here(a, h->peer);
+	h->there = mrw_lane_there(a, h->peer);
+	h->way = r->way;
+	h->far = mrw_lane_is_far(a, h->peer);
+	h->own = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)h->way, h->lane, h->here);
+	h->first = h->own->first;
+	h->chunks = h->own->chunks;
+	h->chunk = h->own->chunk;
+	h->step = h->own->step;
+	h->place = h->own->place;
+}
+
+/* Finds where lane number l of the launch stands. False: it has done its part. */
+MRW_DEV bool mrw_stand_find(const struct mrw_transfers *m, uint32_t l, struct mrw_stand *h)
+{
+	mrw_stand_load(m, l, h);
+	return mrw_stand_seek(m, l, h);
 }
 
 MRW_DEV uint32_t mrw_stand_parity(const struct mrw_transfers *m, const struct mrw_stand *h)
@@ -298,24 +313,33 @@ MRW_DEV bool mrw_stand_count(const struct mrw_transfers *m, const struct mrw_sta
 	return true;
 }
 
-/* Where the lane will stand after this step. One thread, behind the vote: the others have found where it
- * stands, and look again when the first thread tells them. */
-MRW_DEV void mrw_stand_advance(const struct mrw_stand *h)
+/* Where the lane stands after this step. */
+MRW_DEV void mrw_stand_advance(struct mrw_stand *h)
 {
-	struct mrw_lane *own = h->own;
-	own->place = h->place;
-	own->step = h->step + (h->step < MRW_STEP_DRAIN && h->step != MRW_STEP_PASS);
-	own->chunk = h->chunk + (h->step == MRW_STEP_PASS);
-	own->chunks = h->chunks + (h->step == MRW_STEP_PASS);
-	if (h->step == MRW_STEP_HEAR_LAST) {
-		own->place = h->place + 1;
-		own->step = MRW_STEP_SAY;
-		own->chunk = 0;
+	if (h->step == MRW_STEP_PASS) {
+		h->chunk++;
+		h->chunks++;
+	} else if (h->step == MRW_STEP_HEAR_LAST) {
+		h->place++;
+		h->step = MRW_STEP_SAY;
+		h->chunk = 0;
+	} else if (h->step < MRW_STEP_DRAIN) {
+		h->step++;
 	}
 }
 
-/* One step of a lane that is ready. ok: of this thread; ends in a vote. */
-MRW_DEV bool mrw_lane_go(const struct mrw_team *team, const struct mrw_transfers *m, const struct mrw_stand *h, uint32_t seq, bool ok)
+/* For others who look for it, and for later launches. One thread, behind the vote: the others have found where it
+ * stands, and look again when the first thread tells them. */
+MRW_DEV void mrw_stand_keep(const struct mrw_stand *h)
+{
+	h->own->place = h->place;
+	h->own->step = h->step;
+	h->own->chunk = h->chunk;
+	h->own->chunks = h->chunks;
+}
+
+/* One step of a lane that is ready, and *h stands behind it. ok: of this thread; ends in a vote. */
+MRW_DEV bool mrw_lane_go(const struct mrw_team *team, const struct mrw_transfers *m, struct mrw_stand *h, uint32_t seq, bool ok)
 {
 	uint32_t bytes = 0;
 	if (ok && h->step == MRW_STEP_SAY)
@@ -328,10 +352,11 @@ MRW_DEV bool mrw_lane_go(const struct mrw_team *team, const struct mrw_transfers
 		mrw_lane_copy(team, m, h, &bytes);
 	mrw_stall(h->lane + 664);
 	ok = !mrw_team_any(team, !ok);
-	if (team->index == 0)
-		mrw_stand_advance(h);
 	if (ok && h->step == MRW_STEP_PASS && mrw_team_high(team) == 0)
 		(void)mrw_stand_count(m, h, seq, bytes); /* failed: this rank is poisoned, and its next look ends */
+	mrw_stand_advance(h);
+	if (team->index == 0)
+		mrw_stand_keep(h);
 	return ok;
 }
 

@@ -104,20 +104,38 @@ MRW_DEV uint32_t mrw_lane_own(const struct mrw_transfers *m, uint32_t channel, u
 	return lane;
 }
 
-/* Lanes of the team that have something to do. One thread. */
-MRW_DEV struct mrw_lane_set mrw_lanes_active(const struct mrw_transfers *m, uint32_t channel)
+/* The pair's first transfer in the launch, as lane number l has it: all lanes of a pair have passed the same ones when a launch begins. */
+MRW_DEV uint64_t *mrw_lane_first(const struct mrw_transfers *m, uint32_t l)
+{
+	const struct mrw_args *a = &m->a;
+	const struct mrw_route *r = mrw_route_at(m, l % m->routes);
+	return &mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, l / m->routes, mrw_lane_here(a, r->peer))->first;
+}
+
+/* The same of the first lane that this thread keeps, before it is needed: it comes with what begin loads. */
+MRW_DEV uint64_t mrw_lanes_peek(const struct mrw_team *team, const struct mrw_transfers *m, uint32_t channel)
+{
+	uint32_t l = channel + team->index * m->a.call.channels;
+	return l < m->routes << m->a.layout.lane_shift ? *mrw_lane_first(m, l) : 0;
+}
+
+/* Lanes of the team that have something to do. One thread; first: as it peeked. */
+MRW_DEV struct mrw_lane_set mrw_lanes_active(const struct mrw_transfers *m, uint32_t channel, uint64_t first)
 {
 	const struct mrw_args *a = &m->a;
 	struct mrw_lane_set active = {{0}};
+	bool even = a->call.channels % m->routes == 0; /* nearly always: all lanes of a team are of one route */
 	for (uint32_t i = 0; i < m->routes; i++) {
 		const struct mrw_route *r = mrw_route_at(m, i);
 		uint32_t own = mrw_lane_own(m, channel, i), lanes = a->layout.lanes;
 		if (own >= lanes)
 			continue;
-		/* The lanes of a pair have all passed the same transfers when a launch begins. */
-		uint64_t first = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, own, mrw_lane_here(a, r->peer))->first;
 		bool all = r->wide || mrw_lane_is_far(a, r->peer) || r->count >= lanes;
-		for (uint32_t k = 0; k < (all ? lanes : r->count); k++) {
+		for (uint32_t l = channel; all && even && l < m->routes << a->layout.lane_shift; l += a->call.channels)
+			active.word[mrw_lane_word(l)] |= 1ull << l % 64;
+		if (!even)
+			first = *mrw_lane_first(m, own * m->routes + i);
+		for (uint32_t k = 0; !(all && even) && k < (all ? lanes : r->count); k++) {
 			uint32_t l = (((uint32_t)first + k) & (lanes - 1)) * m->routes + i;
 			if (l % a->call.channels == channel)
 				active.word[mrw_lane_word(l)] |= 1ull << l % 64;
@@ -126,21 +144,31 @@ MRW_DEV struct mrw_lane_set mrw_lanes_active(const struct mrw_transfers *m, uint
 	return active;
 }
 
-/* All lanes of the team, those left idle too, have passed the launch's transfers. Behind a vote. */
-MRW_DEV void mrw_lanes_keep(const struct mrw_team *team, const struct mrw_transfers *m, uint32_t channel)
+/* All lanes of the team, those left idle too, have passed the launch's transfers. Behind a vote; first: as this thread peeked. */
+MRW_DEV void mrw_lanes_keep(const struct mrw_team *team, const struct mrw_transfers *m, uint32_t channel, uint64_t first)
 {
 	const struct mrw_args *a = &m->a;
-	for (uint32_t l = channel + team->index * a->call.channels; l < m->routes << a->layout.lane_shift; l += team->size * a->call.channels) {
+	uint32_t step = team->size * a->call.channels, end = m->routes << a->layout.lane_shift;
+	for (uint32_t l = channel + team->index * a->call.channels; l < end; l += step) {
 		const struct mrw_route *r = mrw_route_at(m, l % m->routes);
 		struct mrw_lane *own = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, l / m->routes, mrw_lane_here(a, r->peer));
-		own->first += r->count;
+		own->first = first + r->count;
 		own->place = own->step = 0;
 		own->chunk = 0;
+		if (l + step < end)
+			first = *mrw_lane_first(m, l + step);
 	}
 }
 
 #define MRW_PICK_DONE 0xffffffffu
 #define MRW_PICK_LEAVE 0xfffffffeu
+
+/* Number of the only lane of a set; MRW_PICK_LEAVE: it has none, or more. */
+MRW_DEV uint32_t mrw_lanes_only(struct mrw_lane_set s)
+{
+	uint32_t l = mrw_lanes_left(&s) ? mrw_lanes_take(&s) : MRW_PICK_LEAVE;
+	return mrw_lanes_left(&s) ? MRW_PICK_LEAVE : l;
+}
 
 /* One thread's part: looks at the lanes in turn, from number from on, until one can go on, or none is left. */
 MRW_DEV uint32_t mrw_lanes_pick(const struct mrw_transfers *m, uint32_t seq, struct mrw_lane_set *active, uint32_t from)
@@ -172,25 +200,56 @@ MRW_DEV uint32_t mrw_lanes_pick(const struct mrw_transfers *m, uint32_t seq, str
 	return MRW_PICK_DONE;
 }
 
-/* False: the team leaves. */
-MRW_DEV bool mrw_lanes_run(const struct mrw_team *team, const struct mrw_transfers *m, uint32_t channel, uint32_t seq)
+/* The same for a lane where it is known to stand. */
+MRW_DEV bool mrw_lane_await(const struct mrw_transfers *m, const struct mrw_stand *h, uint32_t l, uint32_t seq)
 {
 	struct mrw_lane_set active = {{0}};
-	uint32_t pick = 0;
+	uint64_t since = 0;
+	bool ok = true;
+	active.word[mrw_lane_word(l)] = 1ull << l % 64;
+	for (uint32_t idle = 0; !mrw_lane_ready(m, h, seq, &ok); idle++) {
+		if (idle % MRW_POLLS_A_LOOK == MRW_POLLS_A_LOOK - 1) {
+			since = mrw_transfers_look(m, active, seq, since, idle / MRW_POLLS_A_LOOK);
+			if (since == 0)
+				return false;
+		}
+		mrw_pause(idle, m->a.spin_limit);
+	}
+	return ok;
+}
+
+/* A team that has one lane only has nothing to pick, and keeps in registers where it stands. False: the team leaves. */
+MRW_DEV bool mrw_lanes_run(const struct mrw_team *team, const struct mrw_transfers *m, uint32_t channel, uint32_t seq, uint64_t first)
+{
+	struct mrw_lane_set active = {{0}};
+	struct mrw_stand h;
 	if (team->index == 0 && m->routes > 0)
-		active = mrw_lanes_active(m, channel);
-	for (;;) {
-		struct mrw_stand h;
-		if (team->index == 0)
-			pick = mrw_lanes_pick(m, seq, &active, pick);
-		pick = mrw_team_tell(team, pick);
-		if (pick >= MRW_PICK_LEAVE)
-			return pick == MRW_PICK_DONE;
-		(void)mrw_stand_find(m, pick, &h);
+		active = mrw_lanes_active(m, channel, first);
+	uint32_t pick = mrw_team_tell(team, mrw_lanes_only(active));
+	bool only = pick != MRW_PICK_LEAVE;
+	if (only)
+		mrw_stand_load(m, pick, &h);
+	else
+		mrw_team_sync(team); /* all have been told */
+	for (pick = only ? pick : 0;;) {
+		if (!only) {
+			if (team->index == 0)
+				pick = mrw_lanes_pick(m, seq, &active, pick);
+			pick = mrw_team_tell(team, pick);
+			if (pick >= MRW_PICK_LEAVE)
+				return pick == MRW_PICK_DONE;
+			mrw_stand_load(m, pick, &h);
+		}
+		if (!mrw_stand_seek(m, pick, &h))
+			break;
+		if (only && mrw_team_any(team, team->index == 0 && !mrw_lane_await(m, &h, pick, seq)))
+			return false;
 		if (!mrw_lane_go(team, m, &h, seq, true))
 			return false;
-		pick = (pick + 1) & (64 * MRW_LANE_WORDS - 1);
+		pick = only ? pick : (pick + 1) & (64 * MRW_LANE_WORDS - 1);
 	}
+	mrw_team_sync(team); /* where it stands is kept: whoever resets it may be another thread */
+	return true;
 }
 
 /* What this rank sends itself: no protocol. Pairs in a row; the teams share them out. */
@@ -208,11 +267,12 @@ MRW_DEV void mrw_selves_copy(const struct mrw_team *team, const struct mrw_trans
 
 /* Begin and end of a launch that is no operation: the other ranks know nothing of it. It marks its channels busy as operations do, and
  * leaves their seq alone. */
-MRW_DEV bool mrw_pairwise_begin(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
+MRW_DEV bool mrw_pairwise_begin(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, struct mrw_op *op)
 {
 	struct mrw_control *mine = mrw_control(a, a->rank);
 	uint64_t word = mrw_load_relaxed(&mine->channel[channel].word), poison = mrw_load_relaxed(&mine->poison);
 	struct mrw_where w = {0, channel, a->rank, MRW_WAIT_LINE, 0, 0};
+	op->seq = (uint32_t)word; /* of the last operation */
 	if (team->index == 0)
 		mrw_store_relaxed(&mine->channel[channel].word, word | MRW_CHANNEL_BUSY);
 	if (poison != 0) {
@@ -230,12 +290,11 @@ MRW_DEV bool mrw_pairwise_begin(const struct mrw_team *team, uint32_t channel, c
 	return true;
 }
 
-MRW_DEV void mrw_pairwise_end(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, bool ok)
+MRW_DEV void mrw_pairwise_end(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, const struct mrw_op *op, bool ok)
 {
-	struct mrw_channel_state *state = &mrw_control(a, a->rank)->channel[channel];
 	mrw_stall(channel + 64);
 	if (!mrw_team_any(team, !ok) && team->index == 0)
-		mrw_store_relaxed(&state->word, mrw_load_relaxed(&state->word) & ~MRW_CHANNEL_BUSY);
+		mrw_store_relaxed(&mrw_control(a, a->rank)->channel[channel].word, op->seq);
 }
 
 MRW_DEV void mrw_move_transfers(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
@@ -243,16 +302,17 @@ MRW_DEV void mrw_move_transfers(const struct mrw_team *team, uint32_t channel, c
 	const struct mrw_transfers *m = mrw_transfers_of(a);
 	struct mrw_op op = {0, 0};
 	bool pairwise = mrw_is_pairwise(a->call.func);
-	bool ok = pairwise ? mrw_pairwise_begin(team, channel, a) : mrw_op_begin(team, channel, a, &op);
+	uint64_t first = m->routes > 0 ? mrw_lanes_peek(team, m, channel) : 0;
+	bool ok = pairwise ? mrw_pairwise_begin(team, channel, a, &op) : mrw_op_begin(team, channel, a, &op);
 	ok = !mrw_team_any(team, !ok);
 	if (ok) {
 		mrw_selves_copy(team, m, channel);
-		ok = mrw_lanes_run(team, m, channel, op.seq);
+		ok = mrw_lanes_run(team, m, channel, op.seq, first);
 	}
-	if (ok)
-		mrw_lanes_keep(team, m, channel);
+	if (ok && m->routes > 0)
+		mrw_lanes_keep(team, m, channel, first);
 	if (pairwise)
-		mrw_pairwise_end(team, channel, a, ok);
+		mrw_pairwise_end(team, channel, a, &op, ok);
 	else
 		mrw_op_end(team, channel, a, &op, ok);
 }

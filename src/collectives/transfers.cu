@@ -1,10 +1,11 @@
 /* transfers.cu - the kernel that makes transfers; compiled twice like reducers.cu. */
 #define MRW_TRANSFERS 1
+#define MRW_COPY_LARGE 8u
 
 #include "device/kernels.h"
 #include "move_transfers.h"
 
-static __global__ void __launch_bounds__(MRW_BLOCK_THREADS, MRW_BLOCKS_PER_SM)
+static __global__ void __launch_bounds__(MRW_PACKET_THREADS, MRW_BLOCKS_PER_SM)
 mrw_transfers_kernel(const __grid_constant__ struct mrw_transfers transfers)
 {
 	__shared__ uint32_t told;

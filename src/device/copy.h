@@ -37,12 +37,17 @@ MRW_DEV void mrw_store_part(uint8_t *p, struct mrw_vec v, uint32_t bytes)
 			p[i] = (uint8_t)(v.w[i / 4] >> i % 4 * 8);
 }
 
-#define MRW_COPY_BATCH 4u /* vectors a thread keeps in flight */
+/* Vectors a thread keeps in flight. */
+#define MRW_COPY_BATCH 4u
+/* The same where a unit has registers for more: of whole chunks. */
+#if !defined(MRW_COPY_LARGE)
+#define MRW_COPY_LARGE MRW_COPY_BATCH
+#endif
 
 /* Vectors at the start and every step on, batch of them in flight at once. */
 MRW_DEV void mrw_copy_batch(const uint32_t batch, uint8_t *dst, const uint8_t *src, uint32_t step, uint32_t from, uint32_t to)
 {
-	struct mrw_vec v[MRW_COPY_BATCH];
+	struct mrw_vec v[MRW_COPY_LARGE];
 	MRW_UNROLL
 	for (uint32_t k = 0; k < batch; k++)
 		v[k] = mrw_load_vec(src + k * step, from);
@@ -55,6 +60,9 @@ MRW_DEV void mrw_copy_batch(const uint32_t batch, uint8_t *dst, const uint8_t *s
 MRW_DEV void mrw_copy_rest(uint8_t *dst, const uint8_t *src, uint32_t at, uint32_t step, uint32_t bytes)
 {
 	uint32_t from = mrw_alignment(src), to = mrw_alignment(dst);
+	if (MRW_COPY_LARGE > MRW_COPY_BATCH && from == MRW_VEC_BYTES && to == MRW_VEC_BYTES)
+		for (; at + (MRW_COPY_LARGE - 1) * step + MRW_VEC_BYTES <= bytes; at += MRW_COPY_LARGE * step)
+			mrw_copy_batch(MRW_COPY_LARGE, dst + at, src + at, step, MRW_VEC_BYTES, MRW_VEC_BYTES);
 	if (from == MRW_VEC_BYTES && to == MRW_VEC_BYTES)
 		for (; at + (MRW_COPY_BATCH - 1) * step + MRW_VEC_BYTES <= bytes; at += MRW_COPY_BATCH * step)
 			mrw_copy_batch(MRW_COPY_BATCH, dst + at, src + at, step, MRW_VEC_BYTES, MRW_VEC_BYTES);

@@ -98,7 +98,7 @@ static enum marrow_status kernels_load(struct mrw_device *d, bool far)
 			oldest = attributes.ptxVersion < oldest ? attributes.ptxVersion : oldest;
 			bool packets = k == MRW_KERNEL_REDUCE_PACKETS || k == MRW_KERNEL_REDUCE_QUICK || k == MRW_KERNEL_MOVE_PACKETS ||
 				       k == MRW_KERNEL_REDUCE_RAILSHOT || k == MRW_KERNEL_MOVE_RAILSHOT || k == MRW_KERNEL_REDUCE_TREESHOT ||
-				       k == MRW_KERNEL_MOVE_TREESHOT;
+				       k == MRW_KERNEL_MOVE_TREESHOT || k == MRW_KERNEL_TRANSFERS;
 			TRY_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel,
 				(int)(packets ? MRW_PACKET_THREADS : MRW_BLOCK_THREADS), 0));
 			fewest = fewest == 0 || blocks < fewest ? blocks : fewest;

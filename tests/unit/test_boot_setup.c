@@ -391,7 +391,7 @@ static void *play_env(void *argument)
 
 	sleep_ms(part->delay_ms);
 	part->delay_ms = 0;
-	part->status = mrw_boot_make_env_id(&part->id, part->note, part->nranks, part->rank == 0);
+	part->status = mrw_boot_make_env_id(&part->id, part->note, "", part->rank == 0);
 	return part->status == MARROW_SUCCESS ? play(part) : NULL;
 }
 
@@ -478,7 +478,7 @@ static void rejects_bad_root_addresses(void **state)
 		enum marrow_status status;
 
 		begin_capture();
-		status = mrw_boot_make_env_id(&id, bad[i], 2, false);
+		status = mrw_boot_make_env_id(&id, bad[i], "", false);
 		end_capture();
 		assert_int_equal(status, MARROW_INVALID_ARGUMENT);
 	}
@@ -497,7 +497,7 @@ static void names_unequal_sizes_by_environment(void **state)
 	begin_capture();
 	for (int i = 0; i < 2; i++) {
 		parts[i].delay_ms = (uint64_t)i * 50;
-		assert_int_equal(mrw_boot_make_env_id(&parts[i].id, root, parts[i].nranks, i == 0), MARROW_SUCCESS);
+		assert_int_equal(mrw_boot_make_env_id(&parts[i].id, root, "", i == 0), MARROW_SUCCESS);
 	}
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, play, &parts[i]), 0);
@@ -506,6 +506,37 @@ static void names_unequal_sizes_by_environment(void **state)
 	end_capture();
 	assert_all(2, MARROW_MISMATCH);
 	assert_string_equal(parts[0].text, parts[1].text);
+}
+
+/* Parts 2 and 3 belong to a job of that root and another name, and to one without a name. */
+static void jobs_of_one_root_do_not_mix(void **state)
+{
+	static const char *const jobs[] = {"train 7", "train 7", "train 8", ""};
+	char root[64];
+	pthread_t threads[4];
+
+	(void)state;
+	snprintf(root, sizeof root, "127.0.0.1:%u", free_port());
+	prepare(4, 2, NULL);
+	abandon_id();
+	begin_capture();
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(mrw_boot_make_env_id(&parts[i].id, root, jobs[i], i == 0), MARROW_SUCCESS);
+		if (i >= 2) {
+			parts[i].rank = 1;
+			parts[i].timeout_ms = 300;
+		}
+	}
+	parts[1].delay_ms = 600; /* when the others have given up */
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, play, &parts[i]), 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	end_capture();
+	assert_all(2, MARROW_SUCCESS);
+	assert_int_equal(parts[2].status, MARROW_TIMEOUT);
+	assert_int_equal(parts[3].status, MARROW_TIMEOUT);
+	assert_contains(logged, "another job's key");
 }
 
 int main(void)
@@ -529,6 +560,7 @@ int main(void)
 		cmocka_unit_test(meets_over_ipv6),
 		cmocka_unit_test(rejects_bad_root_addresses),
 		cmocka_unit_test(names_unequal_sizes_by_environment),
+		cmocka_unit_test(jobs_of_one_root_do_not_mix),
 	};
 
 	return set_stage() ? cmocka_run_group_tests(tests, NULL, NULL) : 1;

@@ -159,7 +159,7 @@ static void poll(struct exchange *x, uint32_t team, double now)
 	bind(x, r);
 	if (!t->begun) {
 		t->begun = true;
-		t->active = mrw_lanes_active(&launch, channel);
+		t->active = mrw_lanes_active(&launch, channel, mrw_lanes_peek(&alone, &launch, channel));
 		sim.loaded = sim.stored = 0;
 		mrw_selves_copy(&alone, &launch, channel);
 		put(x, work(x, r, now, 0), POLL, team);

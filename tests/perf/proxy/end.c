@@ -46,7 +46,7 @@ void ends_meet(uint32_t *rank, uint32_t *nranks)
 	*nranks = meeting.nranks = (uint32_t)atoi(all);
 	if (*nranks < 2 || *nranks > END_RANKS)
 		end_die("2 to %d ranks take part", END_RANKS);
-	must(mrw_boot_make_env_id(&id, root, *nranks, *rank == 0));
+	must(mrw_boot_make_env_id(&id, root, "", *rank == 0));
 	must(mrw_boot_open(&meeting.boot, &id, *rank, *nranks, &options));
 }
 
