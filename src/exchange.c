@@ -1,7 +1,7 @@
 /* exchange.c - sends, recvs and the collectives that are made of transfers: check, list, launch. */
 #include "comm.h"
 
-#include "collectives/schedule.h"
+#include "collectives/routes.h"
 
 #include <stdlib.h>
 
@@ -259,14 +259,11 @@ static uint32_t width(const struct mrw_layout *layout, const struct mrw_transfer
 {
 	uint64_t chunks = 0;
 	for (uint32_t i = 0; i < r->count; i++) {
-		uint64_t bytes = list[r->first + i].bytes, size = mrw_transfer_chunk_bytes(layout, bytes);
-		if (bytes <= mrw_transfer_small(layout, cuda))
-			continue;
-		r->wide = 1;
-		chunks = bytes / size + 1 > chunks ? bytes / size + 1 : chunks;
+		uint64_t own = mrw_transfer_width(layout, list[r->first + i].bytes, cuda);
+		r->wide = own > 0 ? 1 : r->wide;
+		chunks = own > chunks ? own : chunks;
 	}
-	uint32_t lanes = at_most(r->count, layout->lanes);
-	return chunks > lanes ? at_most(chunks, layout->lanes) : lanes;
+	return mrw_route_lanes(layout, r->count, chunks);
 }
 
 static void make_routes(struct launch *l, struct mrw_task *const *tasks, size_t count)
@@ -275,7 +272,7 @@ static void make_routes(struct launch *l, struct mrw_task *const *tasks, size_t 
 	struct mrw_transfers *m = l->m;
 	for (uint32_t q = 1; q < comm->nranks; q++)
 		for (uint32_t way = MRW_WAY_OUT; way < MRW_WAYS; way++) {
-			uint32_t peer = (comm->rank + (way == MRW_WAY_OUT ? q : comm->nranks - q)) % comm->nranks, first = l->used;
+			uint32_t peer = mrw_route_peer(comm->rank, comm->nranks, q, (enum mrw_way)way), first = l->used;
 			uint32_t n = gather(l, tasks, count, peer, (enum mrw_way)way);
 			if (n > 0)
 				l->route[m->routes++] = (struct mrw_route){first, n, (uint8_t)peer, (uint8_t)way, 0, 0};
@@ -312,11 +309,7 @@ static void size_up(struct launch *l, struct mrw_task *task)
 		self_bytes += l->list[m->first_self + 2 * i].bytes;
 	for (uint32_t i = 0; i < m->first_self; i++)
 		units = l->list[i].bytes / MRW_UNIT_BYTES > units ? l->list[i].bytes / MRW_UNIT_BYTES : units;
-	uint32_t teams = m->routes * lanes;
-	if (teams > cap)
-		teams = cap >= m->routes ? cap / m->routes * m->routes : cap;
-	uint32_t copiers = at_most(self_bytes / (64u << 10), cap);
-	teams = teams > copiers ? teams : copiers;
+	uint32_t teams = mrw_route_teams(m->routes, lanes, self_bytes, cap);
 	if (!cuda && !comm->device.parallel_channels)
 		teams = 1; /* channels run one after the other there: one team must hold all lanes */
 	m->a.call.channels = teams ? teams : 1;

@@ -269,7 +269,8 @@ static void count(struct world_rank *self, const char *what, uint64_t bytes, uin
 /* What went to p in a call, for the simulator to compare. */
 static void tell(const struct world_rank *self, const struct mrw_args *a, uint32_t p, const struct traffic *t)
 {
-	for (uint32_t n = 0; a->bytes > 0 && !a->uneven && n < a->far->nics; n++) /* it knows even blocks only */
+	/* It knows even blocks only. */
+	for (uint32_t n = 0; (a->bytes > 0 || a->call.func == MRW_FUNC_BARRIER) && !a->uneven && n < a->far->nics; n++)
 		if (t[n].requests > 0)
 			printf("sent %s %llu %u %s %u %u %u %u %u %u %llu %llu\n", mrw_func_name(a->call.func),
 			       (unsigned long long)(mrw_has_shares(a->call.func) ? a->bytes : a->bytes * a->nranks), a->call.root,
@@ -314,6 +315,18 @@ static bool make_call(struct world_rank *self, const struct step *s, const uint8
 	return true;
 }
 
+/* The same of an exchange. The simulator's pairs have made no transfer yet: by one NIC that does not matter. */
+static void tell_exchange(const struct world_rank *self, uint64_t number, uint64_t bytes, uint32_t p, const struct traffic *t)
+{
+	const struct marrow_comm *comm = self->comms[0];
+	const struct mrw_layout *l = &comm->args.layout;
+	uint32_t nics = comm->args.far->nics, chunk = bytes <= mrw_transfer_small(l, false) ? 0 : mrw_transfer_chunk_bytes(l, bytes);
+	for (uint32_t n = 0; bytes > 0 && (nics == 1 || number % l->lanes == 0) && n < nics; n++)
+		if (t[n].requests > 0)
+			printf("sent all_to_all %llu 0 transfers %u 1 %u %u %u %u %llu %llu\n", (unsigned long long)bytes * self->nranks,
+			       comm->channel_cap, chunk, self->rank, p, n, (unsigned long long)t[n].requests, (unsigned long long)t[n].bytes);
+}
+
 static void make_exchanges(struct world_rank *self, const uint8_t *send, uint8_t *recv, uint64_t (*before)[MRW_MAX_NICS],
 			   struct traffic (*expected)[MRW_MAX_NICS])
 {
@@ -331,6 +344,7 @@ static void make_exchanges(struct world_rank *self, const uint8_t *send, uint8_t
 				continue;
 			predict_exchange(&comm->args.layout, far->peer[p].path == MRW_PATH_FAR, i, bytes[i], far->nics, t);
 			count(self, "all_to_all", bytes[i], before, expected, p, t);
+			tell_exchange(self, i, bytes[i], p, t);
 		}
 	}
 }

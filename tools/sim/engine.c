@@ -1,6 +1,7 @@
 /* engine.c - rounds begin, bodies run, NICs send, counters arrive. */
+#include "exchange.h"
 #include "run.h"
-#include "collectives/schedule.h"
+#include "collectives/tree.h"
 #include "device/team.h"
 
 #include <stdlib.h>
@@ -11,9 +12,10 @@ static void bind(uint32_t rank)
 	sim.args.rank = rank;
 	sim.host = rank / sim.gpus;
 	sim.first = sim.host * sim.gpus;
-	if (sim.reach.ring) {
+	if (sim.reach.ring || sim.reach.tree) {
 		sim.far.host = sim.reach.position[rank];
 		sim.far.local = 0;
+		memcpy(sim.far.tree, sim.trees[rank], sizeof sim.far.tree);
 	} else if (sim.reach.rails) {
 		sim.far.host = sim.reach.host[rank];
 		sim.far.local = sim.reach.local[rank];
@@ -28,11 +30,11 @@ static void schedule(struct run *run, uint32_t r)
 	double at = k->end;
 	if (t == k->rounds || (t > 0 && !sim_has_come(k, t - 1)))
 		return;
-	if (k->far_count > 0 && !run->call->schedule->packets && run->batches[r * BATCHES + (t & 1)].active)
+	if (k->far_count > 0 && !run->call->schedule->packets && run->batches[r * BATCHES + (t & run->kept)].active)
 		return;
 	if (t > 0)
 		at = k->at[(t - 1) % KEPT] > at ? k->at[(t - 1) % KEPT] : at;
-	at = k->settled[t & 1] > at ? k->settled[t & 1] : at;
+	at = k->settled[t & run->kept] > at ? k->settled[t & run->kept] : at;
 	sim_clock_put(&run->clock, r, at);
 }
 
@@ -49,6 +51,14 @@ static inline void deliver(struct run *run, uint32_t p, uint64_t t, bool far, do
 		k->got_near[t % KEPT]++;
 	if (before && sim_has_come(k, t))
 		schedule(run, p);
+}
+
+/* The same of packets, for the phases that wait for them. */
+static void deliver_packets(struct run *run, uint32_t p, uint32_t phases, bool far, double at_ns)
+{
+	for (uint32_t t = 0; t < KEPT; t++)
+		if (phases >> t & 1)
+			deliver(run, p, t, far, at_ns);
 }
 
 static bool is_far(uint32_t p)
@@ -71,8 +81,11 @@ static void greet(struct run *run, uint32_t r)
 	struct rank *k = &run->ranks[r];
 	double near = k->end + run->fabric.near_latency_ns;
 	for (uint32_t i = 0; i < k->near_count; i++) {
-		struct rank *peer = &run->ranks[r / sim.gpus * sim.gpus + run->near[r * sim.gpus + i]];
+		uint32_t p = r / sim.gpus * sim.gpus + run->near[r * sim.gpus + i];
+		struct rank *peer = &run->ranks[p];
 		peer->greeted = near > peer->greeted ? near : peer->greeted;
+		if (sim.roll.on)
+			sim_roll_meet(&sim.roll, p, r);
 	}
 	if (k->far_count == 0)
 		return;
@@ -84,14 +97,17 @@ static void greet(struct run *run, uint32_t r)
 static void send_one(struct run *run, uint32_t r, struct batch *b, uint32_t slot, double at)
 {
 	uint32_t p = sim_peer(&sim.reach, r, sim.args.layout.near_slots + slot);
+	uint32_t phases = 0;
 	double came = 0;
-	if (!is_far(p))
+	if (p == MRW_TREE_NONE || !is_far(p))
 		return;
 	for (uint32_t n = 0; n < run->nics; n++) {
 		uint64_t bytes = sizeof(struct mrw_greeting);
 		uint32_t requests = n == 0;
 		if (!b->greeting) {
-			const struct sim_note *kind = &run->kinds[run->sends[(((b->round & 1) * run->n + r) * run->far_slots + slot) * run->nics + n]];
+			uint64_t row = ((b->round & run->kept) * run->n + r) * run->far_slots + slot;
+			const struct sim_note *kind = &run->kinds[run->sends[row * run->nics + n]];
+			phases |= kind->phases;
 			bytes = kind->bytes + 8 * b->counters[n];
 			requests = kind->requests + b->counters[n];
 		}
@@ -103,21 +119,26 @@ static void send_one(struct run *run, uint32_t r, struct batch *b, uint32_t slot
 		came = there > came ? there : came;
 	}
 	b->last = came > b->last ? came : b->last;
-	if (!b->greeting && came > 0)
+	if (!b->greeting && came > 0 && run->call->schedule->packets)
+		deliver_packets(run, p, phases, true, came);
+	else if (!b->greeting && came > 0)
 		deliver(run, p, b->round, true, came);
 	else if (came > run->ranks[p].greeted)
 		run->ranks[p].greeted = came;
+	if (b->greeting && sim.roll.on)
+		sim_roll_meet(&sim.roll, p, r);
 }
 
 /* The oldest batch; NULL: none. */
-static struct batch *oldest(struct batch *of_rank)
+static struct batch *oldest(const struct run *run, uint32_t r)
 {
-	struct batch *even = &of_rank[0], *odd = &of_rank[1];
+	struct batch *of_rank = &run->batches[r * BATCHES], *oldest = NULL;
 	if (of_rank[GREETING].active)
 		return &of_rank[GREETING];
-	if (even->active && odd->active)
-		return even->round < odd->round ? even : odd;
-	return even->active ? even : odd->active ? odd : NULL;
+	for (uint32_t i = 0; i <= run->kept; i++)
+		if (of_rank[i].active && (!oldest || of_rank[i].round < oldest->round))
+			oldest = &of_rank[i];
+	return oldest;
 }
 
 /* Rank r's NIC sends what it can in this moment. */
@@ -127,10 +148,10 @@ static void transmit(struct run *run, uint32_t r, double now)
 	struct batch *b;
 	double post = run->cluster->post_us * 1000 * k->times;
 	/* A NIC serves its queue pairs in turn: nobody is the first whom all serve. */
-	uint32_t start = sim.reach.rails ? sim.reach.host[r] : sim.reach.ring ? 0 : r;
+	uint32_t start = sim.reach.rails ? sim.reach.host[r] : sim.reach.ring || sim.reach.tree ? 0 : r;
 	bind(r);
 	k->sending = false;
-	while ((b = oldest(&run->batches[r * BATCHES]))) {
+	while ((b = oldest(run, r))) {
 		for (; b->next < run->far_slots; b->next++) {
 			uint32_t slot = b->next + start;
 			double at = b->from + b->next * post;
@@ -146,7 +167,7 @@ static void transmit(struct run *run, uint32_t r, double now)
 		}
 		b->active = false;
 		if (!b->greeting) {
-			k->settled[b->round & 1] = b->last + run->fabric.latency_ns;
+			k->settled[b->round & run->kept] = b->last + run->fabric.latency_ns;
 			if (k->round == b->round + 2 && !run->call->schedule->packets)
 				schedule(run, r);
 		}
@@ -157,10 +178,10 @@ static void transmit(struct run *run, uint32_t r, double now)
 static uint16_t kind_of(struct run *run, const struct sim_note *note)
 {
 	const struct sim_note *last = &run->kinds[run->last_kind];
-	if (last->bytes == note->bytes && last->requests == note->requests)
+	if (last->bytes == note->bytes && last->requests == note->requests && last->phases == note->phases)
 		return (uint16_t)run->last_kind;
 	for (uint32_t i = 0; i < run->nkinds; i++)
-		if (run->kinds[i].bytes == note->bytes && run->kinds[i].requests == note->requests)
+		if (run->kinds[i].bytes == note->bytes && run->kinds[i].requests == note->requests && run->kinds[i].phases == note->phases)
 			return (uint16_t)(run->last_kind = i);
 	if (run->nkinds == UINT16_MAX) {
 		sim_fault("more than %d different messages", UINT16_MAX);
@@ -170,27 +191,32 @@ static uint16_t kind_of(struct run *run, const struct sim_note *note)
 	return (uint16_t)(run->last_kind = run->nkinds++);
 }
 
-/* What the bodies noted of round t becomes a batch, posted from on. */
-static void post_round(struct run *run, uint32_t r, uint64_t t, const uint32_t *counters, double from)
+/* What the bodies noted of round t becomes a batch, posted from on. Returns to how many peers they send what is no counter. */
+static uint32_t post_round(struct run *run, uint32_t r, uint64_t t, const uint32_t *counters, double from)
 {
-	struct batch *b = &run->batches[r * BATCHES + (t & 1)];
-	uint16_t *sends = &run->sends[((t & 1) * run->n + r) * run->far_slots * run->nics];
+	struct batch *b = &run->batches[r * BATCHES + (t & run->kept)];
+	uint16_t *sends = &run->sends[((t & run->kept) * run->n + r) * run->far_slots * run->nics];
 	double bytes = 0;
+	uint32_t peers = 0;
 	if (b->active)
 		sim_fault("rank %u sends in round %llu while its NIC still sends what it sent two rounds ago", r, (unsigned long long)t);
 	*b = (struct batch){.active = true, .round = t, .from = from};
 	memcpy(b->counters, counters, sizeof b->counters);
-	for (uint32_t s = 0; s < run->far_slots; s++)
+	for (uint32_t s = 0; s < run->far_slots; s++) {
+		bool noted = false;
 		for (uint32_t n = 0; n < run->nics; n++) {
 			struct sim_note *note = &sim.notes[(sim.args.layout.near_slots + s) * run->nics + n];
 			sends[s * run->nics + n] = kind_of(run, note);
 			bytes += (double)note->bytes;
-			note->bytes = 0;
-			note->requests = 0;
+			noted = noted || note->requests > 0;
+			*note = (struct sim_note){0, 0, 0};
 		}
+		peers += noted;
+	}
 	b->quantum = bytes * run->fabric.nic_ns / run->nics / 64;
 	b->quantum = b->quantum > run->clock.width ? b->quantum : run->clock.width;
 	wake(run, r, from);
+	return peers;
 }
 
 /* The bodies of round t on all channels. counters[i]: channels whose counter goes by NIC number i. */
@@ -199,7 +225,10 @@ static void work(struct run *run, uint32_t r, uint64_t t, uint32_t *counters)
 	static const struct mrw_team alone = {0, 1, NULL};
 	struct sim_cursor *cursor = &run->cursors[(uint64_t)r * sim.args.call.channels];
 	sim.loaded = sim.stored = sim.staged = sim.noted = 0;
+	sim.phase = (uint32_t)t;
+	sim.replays = false;
 	memset(sim.near, 0, sim.gpus * sizeof sim.near[0]);
+	memset(sim.near_phases, 0, sim.gpus * sizeof sim.near_phases[0]);
 	for (uint32_t c = 0; c < sim.args.call.channels; c++) {
 		if (t >= cursor[c].rounds)
 			continue;
@@ -255,16 +284,20 @@ static void step(struct run *run, uint32_t r, double now)
 	uint32_t counters[MRW_MAX_NICS] = {0};
 	double there[64], share = c->cores > 0 && sim.gpus > c->cores ? sim.gpus / c->cores : 1, posts = 0;
 	bind(r);
+	if (sim.roll.on)
+		sim_call_the_roll(run, r, t);
 	work(run, r, t, counters);
 	bool packets = run->call->schedule->packets;
 	double left = push_near(run, r, now, there);
-	double own = (double)(sim.loaded + sim.stored) / c->memory_gb_s;
-	double end = now + (own + (packets ? c->packet_us : c->round_us) * 1000) * k->times * share;
+	double own = (double)(sim.loaded + sim.stored) / c->memory_gb_s, fixed = packets ? c->packet_us : c->round_us;
+	if (packets && sim.loaded + sim.stored + sim.noted == 0 && left == now) /* a phase that others have */
+		fixed = 0;
+	double end = now + (own + fixed * 1000) * k->times * share;
 	end = left > end ? left : end;
 	if (k->far_count > 0 && (!packets || sim.noted > 0)) {
+		uint32_t peers = post_round(run, r, t, counters, end);
 		for (uint32_t i = 0; i < run->nics; i++)
-			posts += packets ? k->far_count : counters[i] * k->far_count;
-		post_round(run, r, t, counters, end);
+			posts += packets ? peers : counters[i] * k->far_count;
 	}
 	k->round = t + 1;
 	k->end = end + posts * c->post_us * 1000 * k->times;
@@ -276,8 +309,11 @@ static void step(struct run *run, uint32_t r, double now)
 	for (uint32_t i = 0; i < k->near_count; i++) {
 		uint32_t l = run->near[r * sim.gpus + i];
 		double at = end + run->fabric.near_latency_ns;
-		if (!packets || sim.near[l] > 0)
-			deliver(run, sim.first + l, t, false, there[l] > at ? there[l] : at);
+		at = there[l] > at ? there[l] : at;
+		if (packets)
+			deliver_packets(run, sim.first + l, sim.near_phases[l], false, at);
+		else
+			deliver(run, sim.first + l, t, false, at);
 	}
 	if (packets)
 		learn_needs(run, r);
@@ -299,6 +335,7 @@ static bool open_run(struct run *run)
 	run->n = sim.args.nranks;
 	run->peers = sim.args.layout.slots;
 	run->nics = sim.args.far ? sim.far.nics : 0;
+	run->kept = sim.reach.tree && run->call->schedule->packets ? KEPT - 1 : 1;
 	run->ranks = calloc(run->n, sizeof *run->ranks);
 	run->batches = calloc((size_t)run->n * BATCHES, sizeof *run->batches);
 	run->near = calloc((size_t)run->n * sim.gpus, sizeof *run->near);
@@ -309,7 +346,7 @@ static bool open_run(struct run *run)
 	sim.stamp = 0;
 	sim.awaited = calloc(run->peers, sizeof *sim.awaited);
 	sim.notes = calloc((size_t)run->peers * (run->nics ? run->nics : 1), sizeof *sim.notes);
-	run->sends = run->nics ? calloc((size_t)2 * run->n * run->far_slots * run->nics, sizeof *run->sends) : NULL;
+	run->sends = run->nics ? calloc((size_t)(run->kept + 1) * run->n * run->far_slots * run->nics, sizeof *run->sends) : NULL;
 	return run->ranks && run->batches && run->near && run->cursors && run->kinds && sim.notes && sim.awaited && (run->sends || run->nics == 0) && sim_fabric_open(&run->fabric, c) &&
 	       sim_clock_open(&run->clock, 2 * run->n, shortest * 1000 / 8);
 }
@@ -331,7 +368,9 @@ static void begin(struct run *run)
 		for (uint32_t p = sim.first; p < sim.first + sim.gpus; p++)
 			if (mrw_reach_is_peer(&sim.reach, r, p))
 				run->near[r * sim.gpus + k->near_count++] = (uint8_t)(p - sim.first);
-		k->far_count = run->peers - k->near_count;
+		for (uint32_t s = 0; s < run->peers; s++)
+			k->far_count += sim_peer(&sim.reach, r, s) != MRW_TREE_NONE;
+		k->far_count -= k->near_count;
 		k->need_near = k->near_count;
 		k->need_far = k->far_count;
 		for (uint32_t ch = 0; ch < sim.args.call.channels; ch++) {
@@ -365,6 +404,20 @@ static void close_run(struct run *run)
 	sim_fabric_close(&run->fabric);
 	sim_clock_close(&run->clock);
 	sim_ledger_close(&sim.ledger);
+	sim_roll_close(&sim.roll);
+}
+
+/* Parts in which a call cuts its buffer; 0: blocks of ranks. */
+static uint32_t parts_of(const struct sim_call *call)
+{
+	bool shares = mrw_has_shares(call->func), broadcast = call->func == MRW_FUNC_BROADCAST;
+	if (call->schedule->algo == MRW_ALGO_TREE)
+		return mrw_tree_parts(sim.args.bytes);
+	if (call->schedule->packets && shares && call->schedule->algo != MRW_ALGO_TWOSHOT)
+		return 1;
+	if (broadcast && (call->schedule->algo == MRW_ALGO_RING || mrw_exchanges(call->func, sim.args.nranks) == 1))
+		return 1;
+	return sim.args.uneven;
 }
 
 bool sim_run(const struct sim_cluster *c, const struct sim_call *call, bool check, sim_listener listener, void *arg, struct sim_answer *answer)
@@ -382,10 +435,15 @@ bool sim_run(const struct sim_cluster *c, const struct sim_call *call, bool chec
 	if (sim_plan_make(c, call, &answer->plan)) {
 		answer->channels = sim.args.call.channels;
 		answer->chunk_bytes = sim.args.call.chunk_bytes;
-		bool packets = call->schedule->packets;
-		bool whole = packets && mrw_has_shares(call->func) && call->schedule->algo != MRW_ALGO_TWOSHOT;
-		whole = whole || (call->func == MRW_FUNC_BROADCAST && (call->schedule->algo == MRW_ALGO_RING || mrw_exchanges(call->func, sim.args.nranks) == 1));
-		if (!open_run(&run) || !sim_ledger_open(&sim.ledger, &sim.args, whole || sim.args.uneven, packets, check))
+		if (call->schedule->algo == MRW_ALGO_TRANSFERS) {
+			sim_exchange_run(c, call, check, listener, arg, answer);
+			memcpy(answer->fault, sim.fault, sizeof answer->fault);
+			return answer->fault[0] == '\0';
+		}
+		sim.arrives = call->schedule->arrives;
+		bool barrier = call->func == MRW_FUNC_BARRIER;
+		if (!open_run(&run) || !sim_ledger_open(&sim.ledger, &sim.args, parts_of(call), call->schedule->packets, check) ||
+		    !sim_roll_open(&sim.roll, sim.args.nranks, barrier && check))
 			sim_fault("no memory for %u ranks", sim.args.nranks);
 		else {
 			begin(&run);
@@ -393,7 +451,9 @@ bool sim_run(const struct sim_cluster *c, const struct sim_call *call, bool chec
 				r < run.n ? step(&run, r, now) : transmit(&run, r - run.n, now);
 			if (!sim.fault[0])
 				sim_name_the_stuck(&run);
-			if (!sim.fault[0] && check)
+			if (!sim.fault[0] && check && barrier)
+				sim_check_roll(&run);
+			else if (!sim.fault[0] && check)
 				sim_check_outputs(&run);
 			sim_tell(&run);
 		}

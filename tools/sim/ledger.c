@@ -1,5 +1,5 @@
 #include "ledger.h"
-#include "collectives/schedule.h"
+#include "collectives/tree.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -21,18 +21,18 @@ uint64_t sim_chunk_bytes(const struct sim_ledger *l, uint64_t position)
 	return end - from < l->chunk ? end - from : l->chunk;
 }
 
-bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, bool whole, bool packets, bool on)
+bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, uint32_t parts, bool packets, bool on)
 {
 	uint64_t far_slots = a->layout.slots - a->layout.near_slots;
 	memset(l, 0, sizeof *l);
 	l->on = on;
 	l->nranks = a->nranks;
 	l->channels = a->call.channels;
-	l->blocks = whole ? 1 : a->nranks;
-	l->stride = whole || a->share_bytes == 0 ? a->bytes : a->share_bytes;
+	l->blocks = parts ? parts : a->nranks;
+	l->stride = parts > 1 ? mrw_tree_part(a->bytes, 0).bytes : parts == 1 || a->share_bytes == 0 ? a->bytes : a->share_bytes;
 	l->buffer = mrw_has_shares(a->call.func) ? a->bytes : l->blocks * a->bytes;
 	l->chunk = packets ? MRW_UNIT_BYTES : a->call.chunk_bytes;
-	l->of_block = (l->stride + l->chunk - 1) / l->chunk;
+	l->of_block = l->stride ? (l->stride + l->chunk - 1) / l->chunk : 1;
 	l->per_stride = 1 / (double)l->stride;
 	l->per_chunk = 1 / (double)l->chunk;
 	l->per_slot = 1 / (double)a->layout.chunk_bytes;
@@ -54,8 +54,8 @@ bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, bool whole,
 	l->far_room = (uint64_t)l->channels * far_slots * MRW_ROUND_SLOTS;
 	if (packets) {
 		bool differ = a->call.func == MRW_FUNC_ALL_GATHER || a->call.func == MRW_FUNC_REDUCE_SCATTER; /* a block for each host in near slots */
-		l->far_units = a->units;
-		l->near_units = differ ? (uint64_t)a->units * a->layout.cells : a->units;
+		l->far_units = a->units ? a->units : 1; /* a barrier's */
+		l->near_units = differ ? l->far_units * a->layout.cells : l->far_units;
 		l->near_room = (uint64_t)l->channels * a->layout.near_slots * l->near_units;
 		l->far_room = (uint64_t)l->channels * far_slots * l->far_units;
 	}

@@ -64,8 +64,9 @@ static inline uint64_t sim_position(const struct sim_ledger *l, uint64_t offset)
 
 /* Bytes of the chunk at position; 0: there is none. */
 uint64_t sim_chunk_bytes(const struct sim_ledger *l, uint64_t position);
-/* a: the call, with bytes, share_bytes, func and chunk_bytes. whole: the buffer is one block. packets: pieces are units. False: no memory. */
-bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, bool whole, bool packets, bool on);
+/* a: the call, with bytes, share_bytes, func and chunk_bytes. parts: blocks are so many parts of the buffer, 1: all of it, 2: those of trees; 0:
+ * blocks are ranks'. packets: pieces are units. False: no memory. */
+bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, uint32_t parts, bool packets, bool on);
 void sim_ledger_close(struct sim_ledger *l);
 
 #endif

@@ -11,11 +11,13 @@ static const char usage[] =
 	"Runs the library's own schedules on the cluster that FILE (- for standard input) describes, as discrete events: time, bytes on each\n"
 	"class of links, memory and queue pairs of a rank, rounds of the bootstrap. Checks that every rank ends with every contribution exactly\n"
 	"once, and that nobody waits for ever; says else who lacks what, or waits for whom.\n"
-	"  --collective C,...  all_reduce (default), all_gather, reduce_scatter, broadcast, reduce\n"
+	"  --collective C,...  all_reduce (default), all_gather, reduce_scatter, broadcast, reduce, barrier, all_to_all\n"
 	"  --schedule S,...    oneshot, twoshot (packets), direct (chunks; everybody to everybody), railshot (packets), rail (chunks; within\n"
-	"                      hosts and along rails), ring (chunks); without it all that the library can take for the call\n"
+	"                      hosts and along rails), ring (chunks), treeshot (packets), tree (chunks; two binary trees over the ring's order),\n"
+	"                      lines (one host, all_reduce), transfers (all_to_all, up to 64 ranks); without it all that the library can take for\n"
+	"                      the call\n"
 	"  --ranks N,...       so many instead of what FILE says: multiples of its GPUs a host, up to 32768\n"
-	"  --sizes A[:B[:F]]   bytes of the whole buffer: A to B, each F times the one before (default 1K:1G:4); K, M, G\n"
+	"  --sizes A[:B[:F]]   bytes of the whole buffer: A to B, each F times the one before (default 1K:1G:4); K, M, G. A barrier has none\n"
 	"  --root R            of broadcast and reduce\n"
 	"  --channels N        instead of the library's choice (beyond its 64 ranks: one)\n"
 	"  --chunk BYTES       beyond 64 ranks: chunks of at least so many bytes, where blocks are not smaller (default 64K)\n"
@@ -219,12 +221,13 @@ static double seconds(void)
 /* All sizes of a collective by a schedule. False: stop. */
 static bool run_sizes(struct sim_report *report, struct sim_cluster *c, const struct options *o, uint32_t func, const struct sim_schedule *schedule, int *status)
 {
-	uint64_t last = 0;
+	uint64_t last = UINT64_MAX;
 	for (double size = (double)o->from; size <= (double)o->to * 1.0001; size *= o->factor) {
-		struct sim_row row = {.call = {schedule, func, o->root, (uint64_t)(size + 0.5), o->channels, o->chunk}, .ranks = sim_cluster_ranks(c)};
-		if (row.call.bytes == last)
+		uint64_t bytes = func == MRW_FUNC_BARRIER ? 0 : (uint64_t)(size + 0.5);
+		struct sim_row row = {.call = {schedule, func, o->root, bytes, o->channels, o->chunk}, .ranks = sim_cluster_ranks(c)};
+		if (bytes == last)
 			continue;
-		last = row.call.bytes;
+		last = bytes;
 		double began = seconds();
 		bool ok = o->form == MESSAGES ? print_messages(c, &row.call, o, &row.answer) : sim_run(c, &row.call, o->check, NULL, NULL, &row.answer);
 		row.seconds = seconds() - began;

@@ -8,7 +8,7 @@
 static bool has(uint32_t func)
 {
 	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST ||
-	       func == MRW_FUNC_REDUCE;
+	       func == MRW_FUNC_REDUCE || func == MRW_FUNC_BARRIER;
 }
 
 static bool has_second(uint32_t func)
@@ -20,7 +20,7 @@ static void begin(const struct mrw_args *a, uint32_t channel, struct sim_cursor 
 {
 	(void)channel;
 	c->chunks = 0;
-	c->rounds = a->call.algo == MRW_ALGO_TWOSHOT ? 3 : 2;
+	c->rounds = a->call.algo == MRW_ALGO_TWOSHOT ? 3 : a->call.func == MRW_FUNC_BARRIER ? 0 : 2; /* greetings are all of a barrier */
 }
 
 static void reduce(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t)
@@ -50,5 +50,5 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 		(void)mrw_units_take(team, channel, a, 0, first, count);
 }
 
-const struct sim_schedule sim_oneshot = {"oneshot", MRW_ALGO_ONESHOT, false, true, has, begin, round_of};
-const struct sim_schedule sim_twoshot = {"twoshot", MRW_ALGO_TWOSHOT, false, true, has_second, begin, round_of};
+const struct sim_schedule sim_oneshot = {"oneshot", MRW_ALGO_ONESHOT, false, true, has, begin, round_of, NULL, NULL};
+const struct sim_schedule sim_twoshot = {"twoshot", MRW_ALGO_TWOSHOT, false, true, has_second, begin, round_of, NULL, NULL};

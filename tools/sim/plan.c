@@ -1,7 +1,8 @@
 #include "plan.h"
 #include "step.h"
-#include "collectives/schedule.h"
+#include "collectives/routes.h"
 #include "collectives/select.h"
+#include "collectives/tree.h"
 
 #include <stdio.h>
 
@@ -13,7 +14,7 @@ static void fill_far(uint32_t nics)
 	const struct mrw_reach *r = &sim.reach;
 	sim.far.nics = nics;
 	sim.far.hosts = sim.far.per_host = 0;
-	if (r->ring) {
+	if (r->ring || r->tree) {
 		sim.far.hosts = r->nranks;
 		sim.far.per_host = 1;
 		for (uint32_t p = 0; p < r->nranks; p++)
@@ -27,11 +28,40 @@ static void fill_far(uint32_t nics)
 	}
 }
 
-/* The same as mrw_reach_layout(), with budgets of our own. */
-static struct mrw_layout roomy(uint32_t channels, uint64_t times)
+/* A neighbour of rank in trees or in their ring: where its slots say. */
+static void place(uint32_t rank, uint32_t position)
+{
+	if (position == MRW_TREE_NONE)
+		return;
+	uint32_t slot = mrw_reach_slot(&sim.reach, rank, sim.reach.at[position]);
+	if (slot < MRW_TREE_PEERS) /* not of itself */
+		sim.tree_peers[rank][slot] = sim.reach.at[position];
+}
+
+static void fill_trees(void)
 {
 	const struct mrw_reach *r = &sim.reach;
-	struct mrw_spread s = {r->nranks, channels, r->rails, r->hosts, r->per_host, r->hosts > 1, r->ring, 0};
+	memset(sim.tree_peers, 0xff, r->nranks * sizeof sim.tree_peers[0]);
+	for (uint32_t p = 0; p < r->nranks; p++) {
+		uint32_t position = r->position[p];
+		place(p, (position + 1) % r->nranks);
+		place(p, (position + r->nranks - 1) % r->nranks);
+		for (uint32_t k = 0; k < MRW_TREES; k++) {
+			struct mrw_tree t = mrw_tree_at(r->nranks, k, position);
+			sim.trees[p][k].level = t.level;
+			for (uint32_t i = 0; i < MRW_TREE_NEIGHBOURS; i++) {
+				place(p, t.neighbour[i]);
+				sim.trees[p][k].neighbour[i] = t.neighbour[i] == MRW_TREE_NONE ? MRW_TREE_NONE : r->at[t.neighbour[i]];
+			}
+		}
+	}
+}
+
+/* The same as mrw_reach_layout(), with budgets of our own; slots: what that has. */
+static struct mrw_layout roomy(uint32_t channels, uint32_t slots, uint64_t times)
+{
+	const struct mrw_reach *r = &sim.reach;
+	struct mrw_spread s = {r->nranks, channels, r->rails, r->hosts, r->per_host, r->hosts > 1, r->ring, r->tree ? slots : 0};
 	return mrw_layout_of(&s, MRW_PACKETS_BUDGET * times, r->hosts > 1 ? 0 : MRW_LINES_BUDGET, MRW_STAGING_BUDGET * times);
 }
 
@@ -44,7 +74,8 @@ static bool is_fine(const struct mrw_layout *l, uint64_t chunk, uint64_t units)
 static uint64_t units_wanted(const struct sim_call *call, uint64_t block)
 {
 	bool differ = call->func == MRW_FUNC_ALL_GATHER || call->func == MRW_FUNC_REDUCE_SCATTER;
-	uint64_t bytes = call->schedule->algo == MRW_ALGO_TWOSHOT ? block : sim.args.bytes, units = (bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES;
+	uint64_t bytes = call->schedule->algo == MRW_ALGO_TWOSHOT || sim.reach.tree ? block : sim.args.bytes;
+	uint64_t units = (bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES;
 	if (!call->schedule->packets)
 		return 0;
 	if (call->schedule->algo == MRW_ALGO_RAILSHOT && differ)
@@ -73,19 +104,53 @@ static void lay_out(const struct sim_cluster *c, const struct sim_call *call, st
 	wanted = wanted < MRW_MAX_CHUNK_BYTES ? wanted : MRW_MAX_CHUNK_BYTES;
 	wanted = wanted < block ? wanted : block;
 	wanted = (wanted + SMALLEST_CHUNK - 1) / SMALLEST_CHUNK * SMALLEST_CHUNK;
+	uint32_t slots = sim.args.layout.slots;
 	do
-		sim.args.layout = roomy(*cap, times);
+		sim.args.layout = roomy(*cap, slots, times);
 	while (!is_fine(&sim.args.layout, wanted, units) && (times *= 2) < 1ull << 40);
 	/* No more than was asked for. */
 	uint64_t least = times / 2, most = times;
 	while (most - least > 1 && most - least > most / 64) {
-		struct mrw_layout l = roomy(*cap, (least + most) / 2);
+		struct mrw_layout l = roomy(*cap, slots, (least + most) / 2);
 		if (is_fine(&l, wanted, units)) {
 			most = (least + most) / 2;
 			sim.args.layout = l;
 		} else
 			least = (least + most) / 2;
 	}
+}
+
+static bool plan_bootstrap(const struct sim_cluster *c, struct sim_plan *plan, uint32_t nics)
+{
+	const struct mrw_args *a = &sim.args;
+	plan->arena_bytes = a->layout.bytes;
+	uint32_t links = a->nranks <= SIM_LIBRARY_RANKS ? a->nranks - 1 : a->layout.slots - a->layout.near_slots;
+	sim_bootstrap_run(c, links * nics, &plan->bootstrap);
+	if (plan->bootstrap.fault[0])
+		sim_fault("bootstrap: %s", plan->bootstrap.fault);
+	return !plan->bootstrap.fault[0];
+}
+
+/* Teams as exchange.c takes them: each rank sends each other one a transfer, and receives one. */
+static bool plan_transfers(const struct sim_cluster *c, const struct sim_call *call, struct sim_plan *plan, uint32_t cap, uint32_t nics)
+{
+	struct mrw_args *a = &sim.args;
+	if (plan->paper) {
+		plan->refused = true;
+		sim_fault("%s: %s", call->schedule->name, plan->why);
+		return false;
+	}
+	uint64_t width = mrw_transfer_width(&a->layout, a->bytes, c->cuda);
+	uint32_t teams = mrw_route_teams(MRW_WAYS * (a->nranks - 1), mrw_route_lanes(&a->layout, 1, width), a->bytes, cap);
+	a->call.func = (uint8_t)call->func;
+	a->call.algo = MRW_ALGO_TRANSFERS;
+	a->call.channels = c->cuda ? teams : 1;
+	a->call.chunk_bytes = width > 0 ? mrw_transfer_chunk_bytes(&a->layout, a->bytes) : 0;
+	a->call.count = a->bytes;
+	plan->peers = a->nranks - 1;
+	plan->far_peers = a->nranks - sim.gpus;
+	plan->queue_pairs = plan->far_peers * nics;
+	return plan_bootstrap(c, plan, nics);
 }
 
 bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, struct sim_plan *plan)
@@ -99,13 +164,17 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	sim.gpus = (uint32_t)c->gpus;
 	for (uint32_t r = 0; r < n; r++)
 		host[r] = r / sim.gpus;
-	sim.reach = mrw_reach_of(n, host, (int32_t)call->schedule->algo);
 	enum mrw_algo algo = call->schedule->algo;
-	bool as_wanted = algo == MRW_ALGO_RING ? sim.reach.ring : algo == MRW_ALGO_RAIL || algo == MRW_ALGO_RAILSHOT ? sim.reach.rails : true;
+	sim.reach = mrw_reach_of(n, host, algo == MRW_ALGO_TRANSFERS ? -1 : (int32_t)algo);
+	bool as_wanted = algo == MRW_ALGO_RING				       ? sim.reach.ring
+			 : algo == MRW_ALGO_RAIL || algo == MRW_ALGO_RAILSHOT  ? sim.reach.rails
+			 : algo == MRW_ALGO_TREE || algo == MRW_ALGO_TREESHOT ? sim.reach.tree
+									       : true;
 	plan->refused = false;
-	if (!as_wanted || !call->schedule->has(call->func) || call->bytes == 0) {
+	bool empty = call->bytes == 0 && call->func != MRW_FUNC_BARRIER;
+	if (!as_wanted || !call->schedule->has(call->func) || empty) {
 		sim_fault("%s: not for such a call: %s", call->schedule->name,
-			  call->bytes == 0 ? "it has no bytes" : as_wanted ? "the library has no such collective there" : sim.reach.reason);
+			  empty ? "it has no bytes" : as_wanted ? "the library has no such collective there" : sim.reach.reason);
 		return false;
 	}
 	if (call->root >= n) {
@@ -114,6 +183,8 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	}
 	uint32_t nics = sim.reach.hosts > 1 ? (uint32_t)(c->nics > c->gpus ? c->nics / c->gpus : 1) : 0;
 	fill_far(nics);
+	if (sim.reach.tree)
+		fill_trees();
 	bool shares = mrw_has_shares(call->func), straight = call->func == MRW_FUNC_REDUCE && n == 2 && !sim.reach.ring;
 	a->rank = 0;
 	a->nranks = n;
@@ -127,10 +198,12 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	a->uneven = straight;
 	a->ends[0] = call->root == 0 ? a->bytes : 0;
 	a->ends[1] = a->bytes;
-	uint64_t block = a->share_bytes ? a->share_bytes : a->bytes;
+	uint64_t block = sim.reach.tree ? mrw_tree_part(a->bytes, 0).bytes : a->share_bytes ? a->share_bytes : a->bytes;
 	lay_out(c, call, plan, block, &cap);
+	if (algo == MRW_ALGO_TRANSFERS)
+		return plan_transfers(c, call, plan, cap, nics);
 	struct mrw_select_input in = {.func = (enum mrw_func)call->func, .target = c->cuda ? MARROW_TARGET_CUDA : MARROW_TARGET_HOST, .bytes = a->bytes,
-				      .nranks = n, .layout = a->layout, .nics = nics, .channel_cap = cap,
+				      .nranks = n, .layout = a->layout, .nics = nics, .channel_cap = cap, .lines = true,
 				      .forced_algo = (int32_t)call->schedule->algo, .forced_channels = call->channels};
 	struct mrw_plan chosen = mrw_select(&in);
 	if (chosen.algo != call->schedule->algo) {
@@ -139,7 +212,10 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 		return false;
 	}
 	bool one = chosen.algo != MRW_ALGO_TWOSHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
-	a->units = call->schedule->packets ? (uint32_t)mrw_units_per_channel(one ? a->bytes : a->share_bytes, chosen.channels) : 0;
+	uint64_t by_channels = sim.reach.tree ? block : one ? a->bytes : a->share_bytes;
+	a->units = call->schedule->packets ? (uint32_t)mrw_units_per_channel(by_channels, chosen.channels) : 0;
+	if (chosen.algo == MRW_ALGO_LINES)
+		a->units = (a->units + MRW_LINE_UNITS - 1) / MRW_LINE_UNITS * MRW_LINE_UNITS;
 	a->call.func = (uint8_t)call->func;
 	a->call.algo = (uint8_t)chosen.algo;
 	a->call.root = call->root;
@@ -148,13 +224,15 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	a->call.lag = chosen.lag;
 	a->call.count = a->bytes;
 	plan->peers = a->layout.slots;
-	for (uint32_t s = 0; s < a->layout.slots; s++) /* of rank 0: hosts are alike, and in a ring its left neighbour is on another one */
-		plan->far_peers += sim_peer(&sim.reach, 0, s) / sim.gpus != 0;
+	/* Of rank 0: hosts are alike, and in a ring its left neighbour is on another one; but in trees ranks differ. */
+	for (uint32_t r = 0; r < (sim.reach.tree ? n : 1); r++) {
+		uint32_t far = 0;
+		for (uint32_t s = 0; s < a->layout.slots; s++) {
+			uint32_t p = sim_peer(&sim.reach, r, s);
+			far += p != MRW_TREE_NONE && p / sim.gpus != r / sim.gpus;
+		}
+		plan->far_peers = far > plan->far_peers ? far : plan->far_peers;
+	}
 	plan->queue_pairs = plan->far_peers * nics; /* the schedule's; up to the library's ranks it makes those for transfers between all, too */
-	plan->arena_bytes = a->layout.bytes;
-	uint32_t links = a->nranks <= SIM_LIBRARY_RANKS ? a->nranks - 1 : a->layout.slots - a->layout.near_slots;
-	sim_bootstrap_run(c, links * nics, &plan->bootstrap);
-	if (plan->bootstrap.fault[0])
-		sim_fault("bootstrap: %s", plan->bootstrap.fault);
-	return !plan->bootstrap.fault[0];
+	return plan_bootstrap(c, plan, nics);
 }

@@ -6,7 +6,7 @@
 static bool has(uint32_t func)
 {
 	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST ||
-	       func == MRW_FUNC_REDUCE;
+	       func == MRW_FUNC_REDUCE || func == MRW_FUNC_BARRIER;
 }
 
 /* place: in how many messages a broadcast comes to this rank. */
@@ -42,7 +42,10 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 	r.count = (uint32_t)mrw_units_in(a->bytes, r.first, a->units);
 	if (mrw_reduces(a->call.func))
 		reduce(team, a, channel, t, r.first);
-	else if (a->call.func == MRW_FUNC_BROADCAST) {
+	else if (a->call.func == MRW_FUNC_BARRIER) {
+		sim_replay();
+		(void)mrw_railshot_barrier(team, channel, a, 0);
+	} else if (a->call.func == MRW_FUNC_BROADCAST) {
 		if (t == c->place)
 			(void)mrw_railshot_broadcast(team, channel, a, 0, r);
 	} else if (t == 0)
@@ -53,4 +56,4 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 		(void)mrw_railshot_gather(team, channel, a, 0, r);
 }
 
-const struct sim_schedule sim_railshot = {"railshot", MRW_ALGO_RAILSHOT, true, true, has, begin, round_of};
+const struct sim_schedule sim_railshot = {"railshot", MRW_ALGO_RAILSHOT, true, true, has, begin, round_of, NULL, NULL};

@@ -9,7 +9,8 @@ static const struct {
 	const char *name;
 } funcs[] = {
 	{MRW_FUNC_ALL_REDUCE, "all_reduce"}, {MRW_FUNC_ALL_GATHER, "all_gather"}, {MRW_FUNC_REDUCE_SCATTER, "reduce_scatter"},
-	{MRW_FUNC_BROADCAST, "broadcast"}, {MRW_FUNC_REDUCE, "reduce"},
+	{MRW_FUNC_BROADCAST, "broadcast"}, {MRW_FUNC_REDUCE, "reduce"}, {MRW_FUNC_BARRIER, "barrier"},
+	{MRW_FUNC_ALL_TO_ALL, "all_to_all"},
 };
 enum { FUNCS = sizeof funcs / sizeof funcs[0] };
 
@@ -250,11 +251,11 @@ static void draw_axes(const struct scale *x, const struct scale *y, const struct
 
 static void draw_group(const struct sim_report *r, uint32_t first, uint32_t end, int top, FILE *file)
 {
-	static const char *const colours[] = {"#c0392b", "#27742d", "#2a5db0", "#c9781d", "#7d3c98", "#117a7a"};
+	static const char *const colours[] = {"#c0392b", "#27742d", "#2a5db0", "#c9781d", "#7d3c98", "#117a7a", "#6b4a1f", "#d0399a", "#555555"};
 	struct scale x = {1e9, -1e9, LEFT, WIDTH - RIGHT}, y = {1e9, -1e9, HEIGHT - BOTTOM, TOP};
 	uint32_t count, line = 0;
 	for (uint32_t i = first; i < end; i++) {
-		if (r->rows[i].answer.fault[0] || r->rows[i].answer.us <= 0)
+		if (r->rows[i].answer.fault[0] || r->rows[i].answer.us <= 0 || r->rows[i].call.bytes == 0)
 			continue;
 		double size = log2((double)r->rows[i].call.bytes), us = log2(r->rows[i].answer.us);
 		x.low = size < x.low ? size : x.low;
@@ -277,8 +278,8 @@ static void draw_group(const struct sim_report *r, uint32_t first, uint32_t end,
 		}
 		if (!begun)
 			continue;
-		fprintf(file, "\" stroke=\"%s\"/>\n<text x=\"%d\" y=\"%u\" fill=\"%s\">%s</text>\n", colours[s % 6], LEFT + 12, TOP + 18 + 16 * line, colours[s % 6],
-			sim_schedules[s]->name);
+		fprintf(file, "\" stroke=\"%s\"/>\n<text x=\"%d\" y=\"%u\" fill=\"%s\">%s</text>\n", colours[s % 9], LEFT + 12, TOP + 18 + 16 * line,
+			colours[s % 9], sim_schedules[s]->name);
 		line++;
 	}
 	uint64_t *sizes = sizes_of(r, first, end, &count);

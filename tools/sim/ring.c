@@ -7,7 +7,7 @@
 static bool has(uint32_t func)
 {
 	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST ||
-	       func == MRW_FUNC_REDUCE;
+	       func == MRW_FUNC_REDUCE || func == MRW_FUNC_BARRIER;
 }
 
 static void begin(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c)
@@ -28,4 +28,4 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 	mrw_ring_next(&c->set, &c->step, a->nranks);
 }
 
-const struct sim_schedule sim_ring = {"ring", MRW_ALGO_RING, true, false, has, begin, round_of};
+const struct sim_schedule sim_ring = {"ring", MRW_ALGO_RING, true, false, has, begin, round_of, NULL, NULL};

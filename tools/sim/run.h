@@ -6,6 +6,10 @@
 #include "engine.h"
 #include "step.h"
 
+/* A rank's progress. What comes of round t is counted at t modulo KEPT. In chunks no peer is two rounds ahead of one that it waits for, and
+ * what is behind is cleared; packets have no more phases than that. */
+enum { KEPT = 4 };
+
 /* What a rank sends to other hosts at once: the messages of a round, or its greetings. Its NIC sends one after the other, each when
  * its port is free, so that links which many share are taken in the order of time. */
 struct batch {
@@ -18,18 +22,14 @@ struct batch {
 	uint32_t counters[MRW_MAX_NICS];
 };
 
-enum { GREETING = 2, BATCHES };
-
-/* A rank's progress. What comes of round t is counted at t modulo KEPT. In chunks no peer is two rounds ahead of one that it waits for, and
- * what is behind is cleared; packets have fewer phases than that. */
-enum { KEPT = 4 };
+enum { GREETING = KEPT, BATCHES };
 
 struct rank {
 	uint64_t round, rounds;  /* to begin next; of the call */
 	uint32_t got_near[KEPT], got_far[KEPT]; /* peers whose counter or packets of a round are known */
 	uint32_t need_near, need_far;           /* before the next round */
 	double at[KEPT];         /* when the last of them is here */
-	double settled[2];       /* when the NIC has executed what was sent in a round, once that is known */
+	double settled[KEPT];    /* when the NIC has executed what was sent in a round, once that is known */
 	bool sending;            /* an event of the NIC is pending */
 	double greeted, end;     /* when all greetings are here; when its last round was over */
 	double times;            /* a straggler's steps */
@@ -42,11 +42,12 @@ struct run {
 	struct sim_fabric fabric;
 	struct sim_clock clock;
 	struct rank *ranks;
-	struct batch *batches;      /* [rank * BATCHES]; those of rounds by parity */
+	struct batch *batches;      /* [rank * BATCHES]; those of rounds by their bits in kept */
+	uint32_t kept;              /* 1 or KEPT - 1: of so many rounds + 1 a rank's NIC may still send */
 	uint8_t *near;              /* [rank * GPUs a host] peers on its host, by their numbers there */
 	struct sim_cursor *cursors; /* [rank * channels + channel] */
 	uint32_t n, peers, nics, far_slots;
-	/* What rounds send to whom: [parity][rank][far slot][nic] number of a kind of message. */
+	/* What rounds send to whom: [round & kept][rank][far slot][nic] number of a kind of message. */
 	uint16_t *sends;
 	struct sim_note *kinds;
 	uint32_t nkinds, last_kind;
@@ -65,6 +66,10 @@ static inline bool sim_has_come(const struct rank *k, uint64_t t)
 void sim_name_the_stuck(const struct run *run);
 /* Whether every rank has all that it must have, and nothing else. */
 void sim_check_outputs(const struct run *run);
+/* In a barrier: what rank r knows as it enters round t; in chunks by its peers' counters of the round before. */
+void sim_call_the_roll(const struct run *run, uint32_t r, uint64_t t);
+/* Of a barrier: whether nobody has left before all had entered. */
+void sim_check_roll(const struct run *run);
 /* Times and bytes into the answer. */
 void sim_tell(const struct run *run);
 

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-const struct sim_schedule *const sim_schedules[] = {&sim_oneshot, &sim_twoshot, &sim_direct, &sim_railshot, &sim_rail, &sim_ring};
+const struct sim_schedule *const sim_schedules[] = {&sim_oneshot,  &sim_twoshot, &sim_direct, &sim_railshot, &sim_rail,
+							&sim_ring,     &sim_treeshot, &sim_tree,  &sim_lines,  &sim_transfers};
 const uint32_t sim_schedule_count = sizeof sim_schedules / sizeof sim_schedules[0];
 
 const struct sim_schedule *sim_schedule_find(const char *name)

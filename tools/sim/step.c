@@ -22,6 +22,8 @@ uint32_t sim_peer(const struct mrw_reach *reach, uint32_t rank, uint32_t slot)
 		uint32_t n = reach->nranks, p = reach->position[rank];
 		return sim.far.at[slot == 0 ? mrw_ring_left(p, 1, n) : mrw_ring_left(p, n - 1, n)];
 	}
+	if (reach->tree)
+		return sim.tree_peers[rank][slot];
 	if (!reach->rails)
 		return slot < rank ? slot : slot + 1;
 	uint32_t near = reach->per_host - 1, host = reach->host[rank], local = reach->local[rank];
@@ -29,6 +31,16 @@ uint32_t sim_peer(const struct mrw_reach *reach, uint32_t rank, uint32_t slot)
 		return sim.far.at[host * reach->per_host + (slot < local ? slot : slot + 1)];
 	slot -= near;
 	return sim.far.at[(slot < host ? slot : slot + 1) * reach->per_host + local];
+}
+
+uint32_t sim_tree_slot(uint32_t rank, uint32_t peer)
+{
+	uint32_t slot = 0;
+	while (slot < MRW_TREE_PEERS && sim.tree_peers[rank][slot] != peer)
+		slot++;
+	if (slot == MRW_TREE_PEERS)
+		sim_fault("rank %u sends to or waits for rank %u, which is no neighbour of it", sim.args.rank, rank == sim.args.rank ? peer : rank);
+	return slot < MRW_TREE_PEERS ? slot : 0;
 }
 
 uint64_t sim_staging_index(uint64_t offset, uint32_t *format, bool *near)
@@ -138,6 +150,11 @@ uint32_t sim_load(const uint8_t *at, uint64_t bytes)
 	return *sim_staged(sim.args.rank, position, format, near);
 }
 
+uint32_t sim_arrives(const struct mrw_args *a, uint32_t format, uint32_t p)
+{
+	return 1u << (sim.arrives ? sim.arrives(a, format, p) : sim.phase);
+}
+
 void sim_await(uint32_t slot, bool far)
 {
 	if (sim.awaited[slot] == sim.stamp)
@@ -171,7 +188,7 @@ uint32_t *sim_packet(const uint8_t *at)
 	uint32_t slots = near ? y->near_slots : y->slots - y->near_slots;
 	if (outbox) {
 		uint32_t p = sim_peer(&sim.reach, (uint32_t)rank, y->near_slots + (uint32_t)(place % slots));
-		place = place / slots * slots + mrw_reach_slot(&sim.reach, p, (uint32_t)rank) - y->near_slots;
+		place = place / slots * slots + sim_slot(p, (uint32_t)rank) - y->near_slots;
 		rank = p;
 	}
 	uint64_t used = near ? l->near_units : l->far_units;
@@ -181,6 +198,34 @@ uint32_t *sim_packet(const uint8_t *at)
 		return &nowhere;
 	}
 	return near ? &l->near[format][rank * l->near_room + place * used + unit] : &l->far[format][rank * l->far_room + place * used + unit];
+}
+
+/* Number of a line in its rank's arena: (channel * slots + slot) * lines of a slot + line. */
+static uint64_t line_number(const uint8_t *at)
+{
+	const struct mrw_layout *y = &sim.args.layout;
+	uint64_t offset = ((uint64_t)at & ((1ull << 40) - 1)) - y->lines_offset, index = offset / MRW_LINE_BYTES / y->lines / 2;
+	return index * y->lines + offset / MRW_LINE_BYTES % y->lines;
+}
+
+uint32_t sim_line_slot(const uint8_t *at)
+{
+	const struct mrw_layout *y = &sim.args.layout;
+	return (uint32_t)(line_number(at) / y->lines % y->slots);
+}
+
+uint32_t *sim_line(const uint8_t *at)
+{
+	const struct mrw_layout *y = &sim.args.layout;
+	const struct sim_ledger *l = &sim.ledger;
+	uint64_t number = line_number(at), unit = number % y->lines * MRW_LINE_UNITS;
+	if (unit + MRW_LINE_UNITS > l->far_units) {
+		static uint32_t nowhere[MRW_LINE_UNITS];
+		sim_fault("rank %u uses line %llu of a slot, where a channel has %llu", sim.args.rank, (unsigned long long)(number % y->lines),
+			  (unsigned long long)(l->far_units / MRW_LINE_UNITS));
+		return nowhere;
+	}
+	return &l->far[0][sim_rank_of(at) * l->far_room + number / y->lines * l->far_units + unit];
 }
 
 static void store_out(uint64_t position, uint64_t bytes, uint32_t value)
@@ -232,6 +277,6 @@ void sim_store(uint8_t *at, uint64_t bytes, uint32_t value)
 	index = sim_staging_index(offset - sim.args.layout.outbox, &format, &near);
 	const struct mrw_layout *y = &sim.args.layout;
 	uint32_t slots = y->slots - y->near_slots, slot = (uint32_t)(index / MRW_ROUND_SLOTS % slots), channel = (uint32_t)(index / MRW_ROUND_SLOTS / slots);
-	uint32_t p = sim_peer(&sim.reach, sim.args.rank, y->near_slots + slot), there = mrw_reach_slot(&sim.reach, p, sim.args.rank) - y->near_slots;
+	uint32_t p = sim_peer(&sim.reach, sim.args.rank, y->near_slots + slot), there = sim_slot(p, sim.args.rank) - y->near_slots;
 	*sim_staged(p, ((uint64_t)channel * slots + there) * MRW_ROUND_SLOTS + index % MRW_ROUND_SLOTS, format, false) = value;
 }

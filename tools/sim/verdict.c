@@ -22,6 +22,8 @@ void sim_name_the_stuck(const struct run *run)
 			continue;
 		for (uint32_t s = 0; s < run->peers; s++) {
 			uint32_t p = sim_peer(&sim.reach, r, s);
+			if (p == MRW_TREE_NONE)
+				continue;
 			const struct rank *other = &run->ranks[p];
 			if (other->round < k->round && other->round == other->rounds)
 				sim_fault("deadlock: %u of %u ranks never end; rank %u has done %llu of %llu rounds and waits for rank %u, which has done all of its %llu",
@@ -55,6 +57,28 @@ void sim_check_outputs(const struct run *run)
 				sim_fault("rank %u ends with what is no result: chunk %llu of block %llu", r, (unsigned long long)((p - 1) % l->of_block),
 					  (unsigned long long)((p - 1) / l->of_block));
 		}
+	}
+}
+
+void sim_call_the_roll(const struct run *run, uint32_t r, uint64_t t)
+{
+	sim_roll_enter(&sim.roll, r, t);
+	for (uint32_t s = 0; t > 0 && !run->call->schedule->packets && s < run->peers; s++) {
+		uint32_t p = sim_peer(&sim.reach, r, s);
+		if (p != MRW_TREE_NONE)
+			sim_roll_hear(&sim.roll, r, t, p, t - 1);
+	}
+}
+
+void sim_check_roll(const struct run *run)
+{
+	for (uint32_t r = 0; r < run->n; r++) {
+		uint64_t rounds = run->ranks[r].rounds;
+		if (rounds > 0 && !run->call->schedule->packets) /* drained: the last counters, too */
+			sim_call_the_roll(run, r, rounds++);
+		uint32_t p = sim_roll_missing(&sim.roll, r, rounds);
+		if (p < run->n)
+			sim_fault("rank %u leaves the barrier without knowing that rank %u has entered it", r, p);
 	}
 }
 

@@ -11,6 +11,8 @@
 #define MRW_REDUCE_H
 #define MRW_ADD_H
 #define MRW_PACKET_H
+#define MRW_LINE_H
+#define MRW_REDUCE_QUICK_H
 
 #include "step.h"
 #include "collectives/schedule.h"
@@ -36,12 +38,12 @@ MRW_DEV bool mrw_is_far(const struct mrw_args *a, uint32_t p)
 
 MRW_DEV uint32_t mrw_slot_here(const struct mrw_args *a, uint32_t p)
 {
-	return mrw_reach_slot(&sim.reach, a->rank, p);
+	return sim_slot(a->rank, p);
 }
 
 MRW_DEV uint32_t mrw_slot_there(const struct mrw_args *a, uint32_t p)
 {
-	return mrw_reach_slot(&sim.reach, p, a->rank);
+	return sim_slot(p, a->rank);
 }
 
 MRW_DEV uint8_t *mrw_staging_to(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint64_t round)
@@ -145,7 +147,7 @@ MRW_DEV mrw_acc mrw_scalar(const struct mrw_args *a)
 /* bytes are stored at an address, for the time they take. */
 MRW_DEV void sim_note_store(const uint8_t *at, uint32_t bytes)
 {
-	uint64_t rank = ((uint64_t)at >> 40) - 1;
+	uint64_t rank = sim_rank_of(at);
 	if ((uint64_t)at >= (uint64_t)SIM_IN)
 		sim.stored += bytes;
 	else if (rank == sim.args.rank) {
@@ -211,10 +213,25 @@ struct mrw_where {
 	uint64_t expected, seen;
 };
 
+/* What the body does now is of the phase under way. */
+MRW_DEV bool sim_counts(void)
+{
+	return !sim.replays || sim.replayed == sim.phase;
+}
+
+/* A body's whole part in packets, run again in each phase. */
+MRW_DEV void sim_replay(void)
+{
+	sim.replays = sim.sent = true;
+	sim.replayed = 0;
+}
+
 MRW_DEV struct mrw_packet *mrw_packets_to(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint32_t parity)
 {
 	uint8_t *arena = mrw_is_far(a, p) ? SIM_ARENA(a->rank) + a->layout.outbox : SIM_ARENA(p);
 	uint32_t slot = mrw_is_far(a, p) ? mrw_slot_here(a, p) : mrw_slot_there(a, p);
+	if (!sim.dry && !mrw_is_far(a, p) && sim_counts())
+		sim.near_phases[p - sim.first] |= sim_arrives(a, format, p);
 	return mrw_packets_at(&a->layout, arena, format, channel, slot, parity);
 }
 
@@ -247,16 +264,23 @@ MRW_DEV void mrw_unit_store(uint8_t *buffer, uint64_t index, uint64_t bytes, con
 MRW_DEV void mrw_packet_send(struct mrw_packet *p, uint32_t seq, const uint32_t payload[2])
 {
 	(void)seq;
-	if (sim.dry)
+	sim.sent = true;
+	if (sim.dry || !sim_counts())
 		return;
 	sim_note_store((const uint8_t *)p, sizeof *p);
-	if (sim.ledger.on)
+	if (sim.roll.on)
+		*sim_packet((const uint8_t *)p) = sim.phase + 1;
+	else if (sim.ledger.on)
 		*sim_packet((const uint8_t *)p) = payload[0];
 }
 
 MRW_DEV bool mrw_wait_packet(const struct mrw_args *a, const struct mrw_packet *p, struct mrw_where w, uint32_t payload[2])
 {
 	payload[0] = payload[1] = 0;
+	sim.replayed += sim.sent;
+	sim.sent = false;
+	if (!sim_counts())
+		return true;
 	if (sim.dry) {
 		sim_await(mrw_slot_here(a, w.peer), mrw_is_far(a, w.peer));
 		return true;
@@ -267,16 +291,18 @@ MRW_DEV bool mrw_wait_packet(const struct mrw_args *a, const struct mrw_packet *
 	payload[0] = *sim_packet((const uint8_t *)p);
 	if (payload[0] == 0)
 		sim_fault("rank %u waits for a packet of rank %u, which never comes", a->rank, w.peer);
+	else if (sim.roll.on)
+		sim_roll_hear(&sim.roll, a->rank, sim.phase, w.peer, payload[0] - 1);
 	return true;
 }
 
 MRW_DEV bool mrw_packets_push(const struct mrw_args *a, uint32_t format, uint32_t channel, uint32_t p, uint32_t seq, uint32_t count)
 {
 	struct sim_note *note = &sim.notes[mrw_slot_here(a, p) * a->far->nics + channel % a->far->nics];
-	(void)format;
 	(void)seq;
-	if (sim.dry)
+	if (sim.dry || !sim_counts())
 		return true;
+	note->phases |= sim_arrives(a, format, p);
 	note->bytes += count * sizeof(struct mrw_packet);
 	note->requests++;
 	sim.noted += count * sizeof(struct mrw_packet);
@@ -290,6 +316,84 @@ MRW_DEV bool mrw_packets_settled(const struct mrw_team *team, uint32_t channel, 
 	(void)a;
 	(void)seq;
 	return ok;
+}
+
+/* line.h and what bodies in lines take of reduce_quick.h and copy.h: as on the host target a team of one has whole lines. A line is its units. */
+#define MRW_LINE_UNROLL
+#define MRW_LINE_LANES 1u
+#define MRW_LINE_PART MRW_LINE_UNITS
+#define MRW_QUICK_POLLS 1u
+#define MRW_POLLS_A_LOOK 1u
+
+MRW_DEV uint32_t mrw_line_lane(const struct mrw_team *team)
+{
+	(void)team;
+	return 0;
+}
+
+MRW_DEV uint32_t mrw_line_unit(uint32_t lane, uint32_t u)
+{
+	return lane * MRW_LINE_PART + u;
+}
+
+MRW_DEV uint32_t mrw_line_first(const struct mrw_team *team)
+{
+	return team->index;
+}
+
+MRW_DEV bool mrw_line_all(bool mine)
+{
+	return mine;
+}
+
+MRW_DEV void mrw_line_store(uint8_t *line, uint32_t lane, uint32_t seq, uint32_t payload[MRW_LINE_PART][2])
+{
+	(void)lane;
+	(void)seq;
+	if (sim.dry)
+		return;
+	sim.near_phases[sim_rank_of(line) - sim.first] |= sim_arrives(&sim.args, 0, sim_rank_of(line));
+	sim_note_store(line, MRW_LINE_BYTES);
+	for (uint32_t u = 0; sim.ledger.on && u < MRW_LINE_PART; u++)
+		sim_line(line)[u] = payload[u][0];
+}
+
+MRW_DEV bool mrw_line_load(const uint8_t *line, uint32_t lane, uint32_t seq, uint32_t payload[MRW_LINE_PART][2])
+{
+	(void)lane;
+	(void)seq;
+	memset(payload, 0, MRW_LINE_PART * sizeof payload[0]);
+	if (sim.dry) {
+		sim_await(sim_line_slot(line), false);
+		return true;
+	}
+	sim.loaded += MRW_LINE_BYTES;
+	for (uint32_t u = 0; sim.ledger.on && u < MRW_LINE_PART; u++)
+		payload[u][0] = sim_line(line)[u];
+	if (sim.ledger.on && payload[0][0] == 0)
+		sim_fault("rank %u waits for a line of rank %u, which never comes", sim.args.rank,
+			  sim_peer(&sim.reach, sim.args.rank, sim_line_slot(line)));
+	return true;
+}
+
+/* Of buffers that need no call, which only CUDA's bodies look at; and of lines that are late. */
+MRW_DEV void mrw_load_aligned_unit(const uint8_t *p, uint32_t payload[2])
+{
+	mrw_unit_load(p, 0, MRW_UNIT_BYTES, payload);
+}
+
+MRW_DEV void mrw_store_aligned_unit(uint8_t *p, const uint32_t payload[2])
+{
+	mrw_unit_store(p, 0, MRW_UNIT_BYTES, payload);
+}
+
+MRW_DEV uint64_t mrw_look(const struct mrw_args *a, struct mrw_where w, uint64_t since, uint32_t looks)
+{
+	(void)a;
+	(void)w;
+	(void)since;
+	(void)looks;
+	return 0;
 }
 
 #include "collectives/sum.h"
