@@ -456,10 +456,10 @@ enum marrow_status marrow_comm_destroy(struct marrow_comm *comm)
 
 static void abort_all(struct marrow_comm *comm)
 {
-	uint64_t cause = mrw_cause(MRW_FAULT_ABORT, comm->rank, comm->rank, 0);
-	mrw_comm_poison(comm, cause);
+	if (comm->page)
+		__atomic_store_n(&comm->page->abort, mrw_cause(MRW_FAULT_ABORT, comm->rank, comm->rank, 0), __ATOMIC_RELEASE);
 	if (comm->boot && comm->device.runtime->target == MARROW_TARGET_HOST)
-		mrw_poison_all(&comm->args, cause);
+		mrw_poison_all(&comm->args, mrw_cause(MRW_FAULT_ABORT, comm->rank, comm->rank, 0));
 	pthread_mutex_lock(&comm->lock);
 	if (!comm->aborted && comm->boot)
 		mrw_boot_tell(comm->boot, MRW_NOTICE_ABORT, "aborted the communicator");

@@ -141,9 +141,6 @@ enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct mar
 enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets);
 /* The same from within a wait of the host target for peer. If that one left a second ago it will not come any more: the wait is told. */
 void mrw_comm_look_waiting(struct marrow_comm *comm, uint32_t peer);
-/* Makes kernels leave: those that wait, by the page, which they look at; then those that start later (a replay), by the arena, which they look
- * at before they say anything to peers that may know of nothing yet. */
-void mrw_comm_poison(struct marrow_comm *comm, uint64_t cause);
 /* The communicator has failed, in these words, unless it had before. */
 void mrw_comm_fail(struct marrow_comm *comm, enum marrow_status status, const char *text);
 

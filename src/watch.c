@@ -158,20 +158,11 @@ static void look_at_record(struct marrow_comm *comm)
 	comm->fault_told = true;
 }
 
-void mrw_comm_poison(struct marrow_comm *comm, uint64_t cause)
-{
-	if (!comm->page)
-		return;
-	__atomic_store_n(&comm->page->abort, cause, __ATOMIC_RELEASE);
-	if (comm->args.arena[comm->rank] && comm->device.runtime->target == MARROW_TARGET_CUDA)
-		(void)comm->device.runtime->poke(&comm->device, &mrw_control(&comm->args, comm->rank)->poison, &cause, sizeof cause);
-}
-
 /* Makes our kernels leave. */
 static void poison_page(struct marrow_comm *comm, enum mrw_fault_kind kind, uint32_t culprit, uint32_t origin)
 {
 	if (comm->page && __atomic_load_n(&comm->page->abort, __ATOMIC_RELAXED) == 0)
-		mrw_comm_poison(comm, mrw_cause(kind, culprit, origin, 0));
+		__atomic_store_n(&comm->page->abort, mrw_cause(kind, culprit, origin, 0), __ATOMIC_RELEASE);
 }
 
 /* Has the NIC said that it is not well? */

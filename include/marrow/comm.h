@@ -142,7 +142,8 @@ MARROW_API enum marrow_status marrow_comm_finalize(struct marrow_comm *comm);
 MARROW_API enum marrow_status marrow_comm_destroy(struct marrow_comm *comm);
 /* Makes every operation of this communicator that waits leave, queued ones included, here and at the peers, and returns without
  * waiting (several hosts: but for a moment, if a send queue is full). Any thread. Then only destroy remains. On the cuda target operations that wait at peers hear of it from this rank's
- * kernels in flight, or when the peer polls marrow_comm_async_error(). */
+ * kernels in flight, or when the peer polls marrow_comm_async_error(). A graph replayed by a rank that knows of a failure, while others do not
+ * yet, may make these report a mismatch instead of it. */
 MARROW_API enum marrow_status marrow_comm_abort(struct marrow_comm *comm);
 /* *error: MARROW_SUCCESS, or the first failure of an operation, a peer's or this rank's; sticky. Cheap (no CUDA call) but for
  * a look at the peers' sockets at most every 100 ms. The text is in marrow_last_error(comm). */

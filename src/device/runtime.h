@@ -102,8 +102,7 @@ struct mrw_runtime {
 	bool (*left)(struct mrw_device *d);
 	/* Copies n bytes on the stream (one-rank communicators). */
 	enum marrow_status (*copy)(struct mrw_device *d, void *dst, const void *src, uint64_t bytes, void *stream);
-	/* Copies words from or to an own arena behind the kernels' back: init, the end, tests; and the poison word, at any time, from any
-	 * thread. */
+	/* Copies words from or to an own arena behind the kernels' back (init, the end and tests; nothing in flight). */
 	enum marrow_status (*poke)(struct mrw_device *d, void *dst, const void *src, uint64_t bytes);
 };
 

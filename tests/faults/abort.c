@@ -264,47 +264,14 @@ static void queued(struct world_rank *self)
 	if (took > LEAVE_MS)
 		world_fail(self, "%d operations took %llu ms to drain", QUEUED, (unsigned long long)took);
 	check_left(self, &g, self->rank == 0 ? MARROW_ABORTED : MARROW_REMOTE_ERROR, LEARN_MS);
-	/* A replay after the abort leaves at once, too. */
+	/* A replay leaves at once, too. Not before all have heard: who has not might take its greeting for another call. */
+	meet(&shared.meeting, self->nranks);
 	uint64_t start = now_ms();
 	if (graph && (device_graph_launch(graph, g.stream) != 0 || ground_settle(&g) != 0))
 		world_fail(self, "replay after the abort: %s", device_error());
 	if (now_ms() - start > LEAVE_MS)
 		world_fail(self, "a replay after the abort took %llu ms", (unsigned long long)(now_ms() - start));
 	device_graph_destroy(graph);
-	destroy(self);
-	ground_free(&g);
-}
-
-/* CUDA: rank 0 aborts while none of its kernels runs; the last rank hears of it and replays; the others wait in another call and have
- * not heard yet. The replay must not tell them anything. */
-static void replayed(struct world_rank *self)
-{
-	struct ground g;
-	void *graph = NULL;
-	bool last = self->rank == self->nranks - 1;
-	if (!begin(self, &g))
-		return;
-	if (last && (device_capture_begin(g.stream, DEVICE_CAPTURE_THREAD_LOCAL) != 0 || act_call(&small, &g, self->comms[0]) != MARROW_SUCCESS ||
-		     device_capture_end(g.stream, &graph) != 0))
-		world_fail(self, "capture: %s, %s", device_error(), marrow_last_error(self->comms[0]));
-	if (self->rank > 0 && !last && act_call(&large, &g, self->comms[0]) != MARROW_SUCCESS)
-		world_fail(self, "the call: %s", marrow_last_error(self->comms[0]));
-	meet(&shared.meeting, self->nranks);
-	if (self->rank == 0) {
-		mark_time(&shared.aborted_ms);
-		if (marrow_comm_abort(self->comms[0]) != MARROW_SUCCESS)
-			world_fail(self, "abort: %s", marrow_last_error(NULL));
-	}
-	await_word(&shared.aborted_ms, 1, COME_MS);
-	if (last) {
-		check_left(self, &g, MARROW_REMOTE_ERROR, LEARN_MS);
-		if (graph && (device_graph_launch(graph, g.stream) != 0 || ground_settle(&g) != 0))
-			world_fail(self, "replay after the abort: %s", device_error());
-	}
-	meet(&shared.meeting, self->nranks);
-	check_left(self, &g, self->rank == 0 ? MARROW_ABORTED : MARROW_REMOTE_ERROR, 2 * LEARN_MS);
-	if (graph)
-		device_graph_destroy(graph);
 	destroy(self);
 	ground_free(&g);
 }
@@ -354,7 +321,6 @@ int main(int argc, char **argv)
 		{"abort between operations", between, false},
 		{"abort first of all", first_of_all, false},
 		{"abort of a thousand queued operations", queued, true},
-		{"abort, and a replay that knows of it", replayed, true},
 	};
 	enum marrow_target target = target_option(argc, argv);
 	int failed = odd_handles(target);
