@@ -42,8 +42,8 @@ static enum marrow_status fail_obstacle(const struct mrw_setup *setup, enum marr
 	case HUNG_UP:
 		return mrw_fail(
 			status,
-			"the root at %s hung up on rank %u without a word (timeout %llu ms): another job listens there, or its "
-			"process died",
+			"the root at %s hung up on rank %u without a word (timeout %llu ms): another job listens there, its "
+			"process died, or MARROW_JOB is not the same on all ranks",
 			text, boot->rank, ms);
 	case NOT_ANSWERED:
 		break;

@@ -1,5 +1,6 @@
 /* transfers.c - the body that makes transfers, on the host target. */
 #define MRW_TRANSFERS 1
+#define MRW_COPY_LARGE 8u /* as on GPUs, where there are registers for it */
 
 #include "device/kernels.h"
 #include "move_transfers.h"

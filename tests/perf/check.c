@@ -152,6 +152,14 @@ static void expect(struct perf_worker *worker, const struct perf_test *test)
 	}
 }
 
+bool check_knows(const struct perf_worker *worker, const struct perf_test *test)
+{
+	const struct perf_library *library = &worker->run->libraries[0];
+	bool sums = test->op != MARROW_MIN && test->op != MARROW_MAX && reference_type_is_float(test->type);
+	return !worker->run->collective->reduces || !sums || !library->other_order ||
+	       !library->other_order(worker->ranks[0].comms[0], worker->run->collective->kind, test->layout.count, test->type);
+}
+
 static void complain(const struct perf_rank *rank, const struct perf_test *test, size_t index, const unsigned char *want,
 		     const unsigned char *got)
 {

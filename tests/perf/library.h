@@ -36,6 +36,8 @@ struct perf_library {
 	void (*drop_op)(int op, void *comm);
 	/* Ranks of each host if sums are made host by host (<marrow/types.h>), 0: in rank order. */
 	uint32_t (*ranks_a_host)(void *comm);
+	/* Sums are made in another order, that of a ring or of trees. NULL: never. count as in the call. */
+	bool (*other_order)(void *comm, enum perf_kind kind, size_t count, enum marrow_type type);
 	/* Can algo carry the call? NULL: unknown. count as in the call. */
 	bool (*carries)(const struct perf_library *self, void *comm, enum perf_kind kind, size_t count, enum marrow_type type);
 	bool (*healthy)(void *comm);

@@ -110,14 +110,26 @@ static uint32_t ranks_a_host(void *comm)
 	return good(marrow_comm_get_properties(comm, &p), "marrow_comm_get_properties", comm) && p.rails ? p.ranks_on_host : 0;
 }
 
-static bool carries(const struct perf_library *self, void *comm, enum perf_kind kind, size_t count, enum marrow_type type)
+/* What is chosen for the call. */
+static bool explain(void *comm, enum perf_kind kind, size_t count, enum marrow_type type, struct marrow_choice *choice)
 {
 	static const char *const functions[] = {[PERF_ALL_REDUCE] = "all_reduce", [PERF_ALL_GATHER] = "all_gather", [PERF_BROADCAST] = "broadcast",
 						[PERF_REDUCE_SCATTER] = "reduce_scatter", [PERF_REDUCE] = "reduce"};
-	struct marrow_choice choice = {.size = sizeof choice};
+	*choice = (struct marrow_choice){.size = sizeof *choice};
 	return kind < sizeof functions / sizeof *functions && functions[kind] &&
-	       good(marrow_comm_explain(comm, functions[kind], count, type, &choice), "marrow_comm_explain", comm) &&
-	       strcmp(choice.algo, self->algo) == 0;
+	       good(marrow_comm_explain(comm, functions[kind], count, type, choice), "marrow_comm_explain", comm);
+}
+
+static bool carries(const struct perf_library *self, void *comm, enum perf_kind kind, size_t count, enum marrow_type type)
+{
+	struct marrow_choice choice;
+	return explain(comm, kind, count, type, &choice) && strcmp(choice.algo, self->algo) == 0;
+}
+
+static bool other_order(void *comm, enum perf_kind kind, size_t count, enum marrow_type type)
+{
+	struct marrow_choice choice;
+	return explain(comm, kind, count, type, &choice) && (strcmp(choice.algo, "ring") == 0 || strncmp(choice.algo, "tree", 4) == 0);
 }
 
 static bool healthy(void *comm)
@@ -144,7 +156,7 @@ void library_open_marrow(struct perf_library *library, enum marrow_target target
 	config.timeout_ms = (uint64_t)timeout_s * 1000;
 	*library = (struct perf_library){ .name = "marrow", .algo = algo, .make_id = make_id, .init_rank = init_rank, .group_start = group_start,
 					  .group_end = group_end, .call = call, .make_premulsum = make_premulsum, .drop_op = drop_op,
-					  .ranks_a_host = ranks_a_host, .carries = algo ? carries : NULL, .healthy = healthy, .abort = abort_comm,
+					  .ranks_a_host = ranks_a_host, .other_order = other_order, .carries = algo ? carries : NULL, .healthy = healthy, .abort = abort_comm,
 					  .destroy = destroy };
 	if (algo)
 		snprintf(library->name, sizeof library->name, "%s", algo);

@@ -101,13 +101,15 @@ bool timing_measure(struct perf_worker *worker, const struct perf_test *test, st
 bool check_fill_inputs(struct perf_worker *worker, const struct perf_test *test, uint64_t iteration);
 /* Runs the operation through library 0 and counts wrong elements over all ranks, and guard bytes. */
 bool check_run(struct perf_worker *worker, const struct perf_test *test, uint64_t *wrong);
+/* Whether it knows what must come out: of sums of floats in the order of a ring or of trees it does not. */
+bool check_knows(const struct perf_worker *worker, const struct perf_test *test);
 bool check_open(struct perf_run *run);
 void check_close(struct perf_run *run);
 
 /* report.c: called by all, printed by participant 0. */
 struct perf_report;
 struct perf_half {
-	bool skipped;
+	bool skipped, unchecked;
 	struct perf_time times[MAX_LIBRARIES];
 	uint64_t wrong;
 };
