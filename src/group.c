@@ -65,14 +65,14 @@ enum marrow_status mrw_group_add_init(struct marrow_comm *comm)
 	return MARROW_SUCCESS;
 }
 
-/* One thread of a group end: a communicator to build, the splits of one parent in order, or the host-target calls of one communicator in
- * order. */
 /* Workers begin when all have started, or not at all: one whose ranks' partner never came would wait for it until its deadline. */
 struct gate {
 	pthread_mutex_t lock; /* held until then */
 	bool closed;
 };
 
+/* One thread of a group end: a communicator to build, the splits of one parent in order, or the host-target calls of one communicator in
+ * order. */
 struct worker {
 	struct gate *gate;
 	pthread_t thread;

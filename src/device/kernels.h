@@ -31,7 +31,8 @@ enum mrw_kernel {
 #define MRW_TYPED_KERNELS 10u
 #define MRW_MOVERS ((uint32_t)MRW_KERNEL_TRANSFERS - MRW_TYPED_KERNELS)
 
-/* Threads of a CUDA block, and the blocks an SM must hold: packets wait on latency and want registers, bulk wants threads. */
+/* Threads of a CUDA block, and the blocks an SM must hold: packets and transfers wait on latency and want registers, bulk
+ * wants threads. */
 #define MRW_BLOCK_THREADS 512u
 #define MRW_PACKET_THREADS 256u
 #define MRW_BLOCKS_PER_SM 2

@@ -487,23 +487,17 @@ static void rejects_bad_root_addresses(void **state)
 static void names_unequal_sizes_by_environment(void **state)
 {
 	char root[64];
-	pthread_t threads[2];
 
 	(void)state;
 	snprintf(root, sizeof root, "127.0.0.1:%u", free_port());
 	prepare(2, 2, NULL);
 	abandon_id();
 	parts[1].nranks = 3;
-	begin_capture();
 	for (int i = 0; i < 2; i++) {
 		parts[i].delay_ms = (uint64_t)i * 50;
 		assert_int_equal(mrw_boot_make_env_id(&parts[i].id, root, "", i == 0), MARROW_SUCCESS);
 	}
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, play, &parts[i]), 0);
-	for (int i = 0; i < 2; i++)
-		pthread_join(threads[i], NULL);
-	end_capture();
+	play_threads(2);
 	assert_all(2, MARROW_MISMATCH);
 	assert_string_equal(parts[0].text, parts[1].text);
 }
@@ -513,13 +507,11 @@ static void jobs_of_one_root_do_not_mix(void **state)
 {
 	static const char *const jobs[] = {"train 7", "train 7", "train 8", ""};
 	char root[64];
-	pthread_t threads[4];
 
 	(void)state;
 	snprintf(root, sizeof root, "127.0.0.1:%u", free_port());
 	prepare(4, 2, NULL);
 	abandon_id();
-	begin_capture();
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(mrw_boot_make_env_id(&parts[i].id, root, jobs[i], i == 0), MARROW_SUCCESS);
 		if (i >= 2) {
@@ -528,11 +520,7 @@ static void jobs_of_one_root_do_not_mix(void **state)
 		}
 	}
 	parts[1].delay_ms = 600; /* when the others have given up */
-	for (int i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, play, &parts[i]), 0);
-	for (int i = 0; i < 4; i++)
-		pthread_join(threads[i], NULL);
-	end_capture();
+	play_threads(4);
 	assert_all(2, MARROW_SUCCESS);
 	assert_int_equal(parts[2].status, MARROW_TIMEOUT);
 	assert_int_equal(parts[3].status, MARROW_TIMEOUT);
