@@ -5,44 +5,81 @@
 
 #define MRW_RUN_BYTES 512u
 #define MRW_RUN_ELEMS (MRW_RUN_BYTES / MRW_ELEM_BYTES)
+#define MRW_RUN_STEP 32u
 
 /* memcpy() of a whole block would become a string instruction. */
 MRW_DEV void mrw_run_move(uint8_t *dst, const uint8_t *src)
 {
-	for (uint32_t i = 0; i < MRW_RUN_BYTES; i += MRW_VEC_BYTES)
-		memcpy(dst + i, src + i, MRW_VEC_BYTES);
+	for (uint32_t i = 0; i < MRW_RUN_BYTES; i += MRW_RUN_STEP)
+		memcpy(dst + i, src + i, MRW_RUN_STEP);
 }
 
-MRW_DEV void mrw_run_block(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at)
+/* A block more than a core looks ahead by itself, and another core has it. */
+MRW_DEV void mrw_run_fetch(const uint8_t *src)
 {
-	uint32_t w[MRW_RUN_BYTES / 4];
-	mrw_acc acc[MRW_RUN_ELEMS];
-	mrw_run_move((uint8_t *)w, mrw_sum_piece(s, 0) + at);
-	for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++)
-		acc[e] = mrw_widen(w, e);
-	for (uint32_t r = 1; r < s.nranks; r++) {
-		mrw_run_move((uint8_t *)w, mrw_sum_piece(s, r) + at);
-		for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++)
-			acc[e] = mrw_combine(reduction, acc[e], mrw_widen(w, e));
-	}
+	for (uint32_t i = 0; i < MRW_RUN_BYTES; i += 64)
+		__builtin_prefetch(src + i);
+}
+
+MRW_DEV void mrw_run_narrow(const struct mrw_sum s, uint32_t *w, mrw_acc *acc)
+{
 	if (s.average)
 		for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++)
 			acc[e] = mrw_divide(acc[e], s.divisor);
 	if (MRW_ELEM_BYTES < 4)
-		memset(w, 0, sizeof w);
+		memset(w, 0, MRW_RUN_BYTES);
 	for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++)
 		mrw_narrow(w, e, acc[e]);
+}
+
+/* Few passes: what a block costs in instructions is kept from fetching the next. */
+MRW_DEV void mrw_run_block(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at)
+{
+	uint32_t w[MRW_RUN_BYTES / 4], v[MRW_RUN_BYTES / 4];
+	mrw_acc acc[MRW_RUN_ELEMS];
+	const uint8_t *first = mrw_sum_piece(s, 0) + at, *second = mrw_sum_piece(s, 1) + at;
+	mrw_run_fetch(first + MRW_RUN_BYTES);
+	mrw_run_fetch(second + MRW_RUN_BYTES);
+	mrw_run_move((uint8_t *)w, first);
+	mrw_run_move((uint8_t *)v, second);
+	for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++)
+		acc[e] = mrw_combine(reduction, mrw_widen(w, e), mrw_widen(v, e));
+	for (uint32_t r = 2; r < s.nranks; r++) {
+		mrw_run_move((uint8_t *)w, mrw_sum_piece(s, r) + at);
+		for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++)
+			acc[e] = mrw_combine(reduction, acc[e], mrw_widen(w, e));
+	}
+	mrw_run_narrow(s, w, acc);
 	mrw_run_move(s.out + at, (const uint8_t *)w);
 	for (uint32_t q = 1; s.forward && q < s.nranks; q++)
 		mrw_run_move(mrw_sum_slot(a, s, q) + at, (const uint8_t *)w);
 }
 
-/* Returns the byte where it stopped, less than MRW_RUN_BYTES before the end. */
-MRW_DEV uint32_t mrw_sum_run(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at, uint32_t step)
+MRW_DEV uint32_t mrw_run_blocks(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at)
 {
-	for (; step == MRW_VEC_BYTES && at + MRW_RUN_BYTES <= s.bytes; at += MRW_RUN_BYTES)
+	for (; at + MRW_RUN_BYTES <= s.bytes; at += MRW_RUN_BYTES)
 		mrw_run_block(reduction, a, s, at);
 	return at;
+}
+
+MRW_DEV_WIDE uint32_t mrw_run_any(uint32_t reduction, const struct mrw_args *a, const struct mrw_sum *s, uint32_t at)
+{
+	switch (reduction) {
+	case MRW_RED_SUM:
+		return mrw_run_blocks(MRW_RED_SUM, a, *s, at);
+	case MRW_RED_PROD:
+		return mrw_run_blocks(MRW_RED_PROD, a, *s, at);
+	case MRW_RED_MAX:
+		return mrw_run_blocks(MRW_RED_MAX, a, *s, at);
+	default:
+		return mrw_run_blocks(MRW_RED_MIN, a, *s, at);
+	}
+}
+
+/* Of two ranks or more. Returns the byte where it stopped, less than MRW_RUN_BYTES before the end. */
+MRW_DEV uint32_t mrw_sum_run(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at, uint32_t step)
+{
+	return step == MRW_VEC_BYTES && s.nranks > 1 ? mrw_run_any(reduction, a, &s, at) : at;
 }
 
 #endif

@@ -2,7 +2,8 @@
  *
  * Everything below src/device and src/collectives/ *.h that is marked MRW_DEV is compiled twice: by nvcc for the GPU and by a C11
  * compiler for the host target. MRW_DEV_CALL functions stay calls: a slow path, or an inner loop that should have the registers to
- * itself. */
+ * itself. MRW_DEV_WIDE functions are host loops, compiled for any x86-64 and again for one with AVX2 (which has no contraction: the same
+ * bits), between which the loader chooses; MRW_CLONES says that compiler and C library can. */
 #ifndef MRW_TARGET_H
 #define MRW_TARGET_H
 
@@ -39,6 +40,12 @@
 #define MRW_PURE static inline __attribute__((unused))
 #define MRW_UNROLL _Pragma("GCC unroll 16")
 #define MRW_STATIC_ASSERT(condition, message) _Static_assert(condition, message)
+#endif
+
+#if defined(MRW_CLONES)
+#define MRW_DEV_WIDE static __attribute__((target_clones("avx2", "default")))
+#else
+#define MRW_DEV_WIDE MRW_DEV_CALL
 #endif
 
 /* Number of the lowest bit that is set; word is not 0. */
