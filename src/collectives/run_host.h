@@ -5,20 +5,14 @@
 
 #define MRW_RUN_BYTES 512u
 #define MRW_RUN_ELEMS (MRW_RUN_BYTES / MRW_ELEM_BYTES)
-#define MRW_RUN_STEP 32u
+#define MRW_RUN_AHEAD 8192u /* summed before it is forwarded from the nearest caches */
 
-/* memcpy() of a whole block would become a string instruction. */
+/* Word by word, which the compiler turns into vectors as wide as those of the sums that follow: narrower stores are not forwarded to wider
+ * loads. memcpy() of a whole block would become a string instruction. */
 MRW_DEV void mrw_run_move(uint8_t *dst, const uint8_t *src)
 {
-	for (uint32_t i = 0; i < MRW_RUN_BYTES; i += MRW_RUN_STEP)
-		memcpy(dst + i, src + i, MRW_RUN_STEP);
-}
-
-/* A block more than a core looks ahead by itself, and another core has it. */
-MRW_DEV void mrw_run_fetch(const uint8_t *src)
-{
-	for (uint32_t i = 0; i < MRW_RUN_BYTES; i += 64)
-		__builtin_prefetch(src + i);
+	for (uint32_t i = 0; i < MRW_RUN_BYTES; i += 4)
+		memcpy(dst + i, src + i, 4);
 }
 
 MRW_DEV void mrw_run_narrow(const struct mrw_sum s, uint32_t *w, mrw_acc *acc)
@@ -33,15 +27,12 @@ MRW_DEV void mrw_run_narrow(const struct mrw_sum s, uint32_t *w, mrw_acc *acc)
 }
 
 /* Few passes: what a block costs in instructions is kept from fetching the next. */
-MRW_DEV void mrw_run_block(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at)
+MRW_DEV void mrw_run_block(const uint32_t reduction, const struct mrw_sum s, uint32_t at)
 {
 	uint32_t w[MRW_RUN_BYTES / 4], v[MRW_RUN_BYTES / 4];
 	mrw_acc acc[MRW_RUN_ELEMS];
-	const uint8_t *first = mrw_sum_piece(s, 0) + at, *second = mrw_sum_piece(s, 1) + at;
-	mrw_run_fetch(first + MRW_RUN_BYTES);
-	mrw_run_fetch(second + MRW_RUN_BYTES);
-	mrw_run_move((uint8_t *)w, first);
-	mrw_run_move((uint8_t *)v, second);
+	mrw_run_move((uint8_t *)w, mrw_sum_piece(s, 0) + at);
+	mrw_run_move((uint8_t *)v, mrw_sum_piece(s, 1) + at);
 	for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++)
 		acc[e] = mrw_combine(reduction, mrw_widen(w, e), mrw_widen(v, e));
 	for (uint32_t r = 2; r < s.nranks; r++) {
@@ -51,14 +42,18 @@ MRW_DEV void mrw_run_block(const uint32_t reduction, const struct mrw_args *a, c
 	}
 	mrw_run_narrow(s, w, acc);
 	mrw_run_move(s.out + at, (const uint8_t *)w);
-	for (uint32_t q = 1; s.forward && q < s.nranks; q++)
-		mrw_run_move(mrw_sum_slot(a, s, q) + at, (const uint8_t *)w);
 }
 
+/* Forwards by memcpy(): stores of vectors would read a peer's lines first. */
 MRW_DEV uint32_t mrw_run_blocks(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at)
 {
-	for (; at + MRW_RUN_BYTES <= s.bytes; at += MRW_RUN_BYTES)
-		mrw_run_block(reduction, a, s, at);
+	while (at + MRW_RUN_BYTES <= s.bytes) {
+		uint32_t begin = at;
+		for (; at - begin < MRW_RUN_AHEAD && at + MRW_RUN_BYTES <= s.bytes; at += MRW_RUN_BYTES)
+			mrw_run_block(reduction, s, at);
+		for (uint32_t q = 1; s.forward && q < s.nranks; q++)
+			memcpy(mrw_sum_slot(a, s, q) + begin, s.out + begin, at - begin);
+	}
 	return at;
 }
 
