@@ -56,33 +56,35 @@ enum mrw_reduction { MRW_RED_SUM, MRW_RED_PROD, MRW_RED_MAX, MRW_RED_MIN };
 
 struct mrw_far;
 
+/* What every small call reads stands together: a kernel fetches its arguments by lines, each one a miss. */
 struct mrw_args {
-	/* the communicator */
-	uint8_t *arena[MRW_MAX_RANKS]; /* every rank's, as mapped here; NULL: on another host */
-	const struct mrw_far *far;     /* far.h; NULL: all ranks are on this host */
-	struct mrw_page *page;
-	struct mrw_layout layout;
-	uint32_t rank, nranks;
-	uint64_t deadline_ns;          /* of one wait */
-	uint64_t note_ns;              /* a longer wait leaves a note */
-	uint32_t spin_limit;           /* host target: polls before yielding the core */
-	void (*watch)(void *, uint32_t peer); /* host target: called now and then in long waits for peer; NULL on CUDA */
-	void *watch_arg;
 	/* the call */
-	struct mrw_call call;
 	const uint8_t *in;
 	uint8_t *out;
 	uint64_t bytes;                /* all_reduce, reduce, broadcast: of the buffer; all_gather, reduce_scatter: of one rank's block;
 					* reduce_scatter_v: of the largest block */
-	uint64_t share_bytes;          /* schedule.h's mrw_share_bytes(), 0 where blocks are not shares: kernels do not divide */
-	uint32_t uneven;               /* 1: block r ends at ends[r] and begins where the one before ends (schedule.h) */
-	uint64_t ends[MRW_MAX_RANKS];
 	uint32_t units;                /* packets a channel of the largest block: mrw_units_per_channel() */
 	uint32_t reduction;            /* enum mrw_reduction */
+	uint32_t rank, nranks;         /* of the communicator */
 	uint32_t average;              /* 1: divide the sum by nranks */
 	uint32_t scaled;               /* 1: premulsum by scalar, 2: by *scalar_memory */
+	uint32_t uneven;               /* 1: block r ends at ends[r] and begins where the one before ends (schedule.h) */
+	uint32_t spin_limit;           /* host target: polls before yielding the core */
+	struct mrw_call call;
+	/* the communicator */
+	struct mrw_layout layout;
+	uint8_t *arena[MRW_MAX_RANKS]; /* every rank's, as mapped here; NULL: on another host */
+	const struct mrw_far *far;     /* far.h; NULL: all ranks are on this host */
+	struct mrw_page *page;
+	uint64_t deadline_ns;          /* of one wait */
+	uint64_t note_ns;              /* a longer wait leaves a note */
+	void (*watch)(void *, uint32_t peer); /* host target: called now and then in long waits for peer; NULL on CUDA */
+	void *watch_arg;
+	/* the rest of the call */
+	uint64_t share_bytes;          /* schedule.h's mrw_share_bytes(), 0 where blocks are not shares: kernels do not divide */
 	uint64_t scalar;               /* bits of one element */
 	const void *scalar_memory;
+	uint64_t ends[MRW_MAX_RANKS];
 };
 
 MRW_PURE struct mrw_control *mrw_control(const struct mrw_args *a, uint32_t rank)

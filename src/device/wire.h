@@ -143,35 +143,39 @@ struct mrw_lane {
 MRW_STATIC_ASSERT(offsetof(struct mrw_lane, first) == 128, "halves in lines of their own");
 MRW_STATIC_ASSERT(sizeof(struct mrw_lane) == 256, "whole lines");
 
-/* Sizes of an arena's parts: equal on all ranks of a communicator. */
+/* Sizes of an arena's parts: equal on all ranks of a communicator. Last, before the arenas in mrw_args, what every small call reads. */
 struct mrw_layout {
-	uint32_t nranks;
-	uint32_t channels;          /* channel cap */
-	uint32_t slots;             /* peers of a rank */
-	uint32_t near_slots;        /* along rails: the first slots, those of the ranks of this host; else 0 */
 	uint32_t cells;             /* chunks of a near staging slot: one for each host */
-	uint32_t units;             /* packets a (format, channel, slot, parity) */
 	uint32_t chunk_bytes;       /* bytes of a chunk's place in staging, a multiple of 512 */
 	uint32_t packet_formats;    /* formats of packets that there are */
 	uint32_t counters;          /* round counters a channel: slots, and what fills their line */
 	uint32_t ring;              /* 1: peers are the neighbours in a ring */
 	uint32_t tree;              /* 1: peers are the neighbours in two trees and in a ring; some ranks leave slots empty */
 	uint32_t lane_slots;        /* all other ranks, peers or not: mrw_writer_slot() */
-	uint64_t heard_offset, proof_offset, stuck_offset, rounds_offset; /* mrw_heard_at(), mrw_proof_at(), mrw_stuck_at(), mrw_round_at() */
-	uint64_t packets_offset[MRW_FORMATS], staging_offset[MRW_FORMATS];           /* slots from near_slots on */
-	uint64_t near_packets_offset[MRW_FORMATS], near_staging_offset[MRW_FORMATS]; /* slots below near_slots */
-	uint32_t lines;             /* lines a (channel, slot, parity), one host only; 0: none */
 	uint32_t lanes;             /* of an ordered pair; one, or of all pairs of a rank together at most 64, both ways */
 	uint32_t lane_shift;        /* lanes = 1 << lane_shift */
 	uint32_t lane_units;        /* packets a (lane, slot, parity) */
 	uint32_t lane_chunk_bytes;  /* bytes of a lane's staging slot, a multiple of 4096 */
-	uint64_t lines_offset, lanes_offset, lane_packets_offset, lane_staging_offset;
+	uint32_t lines;             /* lines a (channel, slot, parity), one host only; 0: none */
+	uint64_t lanes_offset, lane_packets_offset, lane_staging_offset;
+	uint64_t near_packets_offset[MRW_FORMATS], near_staging_offset[MRW_FORMATS]; /* slots below near_slots */
+	uint64_t proof_offset, stuck_offset;  /* mrw_proof_at(), mrw_stuck_at() */
 	/* Ranks on several hosts only, else 0. The place of a slot from near_slots on, or of a lane, plus outbox, is where this rank keeps what it
 	 * sends to the rank whose slot here that is; it may be rewritten when the place it goes to may and its request has completed: until then
 	 * the NIC may send it again. */
 	uint64_t outbox;
 	uint64_t notes_offset;      /* mrw_note_at(), mrw_posted_at(): owner only */
 	uint64_t bytes;
+	uint64_t staging_offset[MRW_FORMATS]; /* slots from near_slots on */
+	uint64_t rounds_offset;     /* mrw_round_at() */
+	uint32_t nranks;
+	uint32_t channels;          /* channel cap */
+	uint32_t slots;             /* peers of a rank */
+	uint32_t near_slots;        /* along rails: the first slots, those of the ranks of this host; else 0 */
+	uint32_t units;             /* packets a (format, channel, slot, parity) */
+	uint32_t pad;
+	uint64_t heard_offset, lines_offset;  /* mrw_heard_at(), mrw_line_at() */
+	uint64_t packets_offset[MRW_FORMATS]; /* slots from near_slots on */
 };
 
 /* Of an operation (packets and greetings; parity of seq), of a round. */
