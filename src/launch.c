@@ -194,11 +194,16 @@ static void describe_op(const struct marrow_comm *comm, enum marrow_op op, struc
 /* Stands for a NULL buffer, of which no byte is touched: kernels add offsets to it. */
 static _Alignas(16) uint8_t nowhere[16];
 
-/* Of this rank alone: the same packets by fewer instructions. */
-static bool is_quick(const struct marrow_comm *comm, enum mrw_func func, enum mrw_algo algo, const struct mrw_args *a)
+/* Of this rank alone: the same messages by fewer instructions. */
+static enum mrw_kernel special(const struct marrow_comm *comm, enum mrw_func func, const struct mrw_plan *plan, const struct mrw_args *a)
 {
-	return func == MRW_FUNC_ALL_REDUCE && algo == MRW_ALGO_ONESHOT && comm->hosts == 1 && !a->scaled &&
-	       ((uintptr_t)a->in | (uintptr_t)a->out | a->bytes) % MRW_UNIT_BYTES == 0;
+	bool plain = ((uintptr_t)a->in | (uintptr_t)a->out | a->bytes) % MRW_UNIT_BYTES == 0 && !a->scaled;
+	bool pair = a->nranks == 2 && a->reduction == MRW_RED_SUM && !a->average;
+	if ((func != MRW_FUNC_ALL_REDUCE && func != MRW_FUNC_REDUCE_SCATTER) || comm->hosts > 1 || !plain)
+		return plan->kernel;
+	if (plan->algo == MRW_ALGO_ONESHOT)
+		return pair ? MRW_KERNEL_REDUCE_PAIR : MRW_KERNEL_REDUCE_QUICK;
+	return plan->algo == MRW_ALGO_LINES && pair ? MRW_KERNEL_REDUCE_LINES_PAIR : plan->kernel;
 }
 
 /* Where the blocks end, in bytes; *most: the largest one. False on overflow. */
@@ -288,8 +293,8 @@ static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, con
 	bool reduces = mrw_reduces(func);
 	if (reduces)
 		describe_op(comm, op, a);
-	if (chosen.kernel == MRW_KERNEL_REDUCE_PACKETS && is_quick(comm, func, chosen.algo, a))
-		task->kernel = MRW_KERNEL_REDUCE_QUICK;
+	if (reduces)
+		task->kernel = special(comm, func, &chosen, a);
 	struct mrw_call *c = &a->call;
 	c->func = (uint8_t)func;
 	c->type = (uint8_t)type;

@@ -33,7 +33,7 @@ MRW_DEV void mrw_move_rail(const struct mrw_team *team, uint32_t channel, const 
 		return;
 	}
 	uint32_t home = mrw_rail_home(a);
-	bool ok = mrw_op_begin(team, channel, a, &op);
+	bool ok = mrw_op_begin_rounds(team, channel, a, &op);
 	for (uint64_t t = 0; t < rounds; t++) {
 		uint64_t round = op.round + t;
 		ok = mrw_rounds_wait(team, channel, a, op.seq, round, a->call.lag, ok);

@@ -28,7 +28,7 @@ MRW_DEV void mrw_move_tree(const struct mrw_team *team, uint32_t channel, const 
 		mrw_rounds_signal(team, channel, a, rounds);
 		return;
 	}
-	bool ok = mrw_op_begin(team, channel, a, &op);
+	bool ok = mrw_op_begin_rounds(team, channel, a, &op);
 	struct mrw_flows flows = mrw_branch_flows(a);
 	for (uint64_t t = 0; t < rounds; t++) {
 		uint64_t round = op.round + t;

@@ -18,7 +18,7 @@
 	{ \
 		__shared__ uint32_t dismissed; \
 		mrw_await_predecessor(); \
-		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), &dismissed}; \
+		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), (signals) == 0, &dismissed}; \
 		call(&team, blockIdx.x, &args); \
 	}
 MRW_KERNEL(mrw_move_packets_kernel, mrw_move_packets, MRW_PACKET_THREADS, 0)

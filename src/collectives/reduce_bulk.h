@@ -120,7 +120,7 @@ MRW_DEV void mrw_reduce_bulk(const struct mrw_team *team, uint32_t channel, cons
 		mrw_rounds_signal(team, channel, a, rounds);
 		return;
 	}
-	bool ok = mrw_op_begin(team, channel, a, &op);
+	bool ok = mrw_op_begin_rounds(team, channel, a, &op);
 	mrw_acc scalar = mrw_scalar(a);
 	for (uint64_t t = 0; t < rounds; t++) {
 		uint64_t round = op.round + t;

@@ -202,8 +202,7 @@ MRW_DEV_CALL bool mrw_lines_reduce_any(const struct mrw_team *team, uint32_t cha
 MRW_DEV void mrw_reduce_lines(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
 {
 	struct mrw_op op;
-	/* Threads that go together must agree to go. */
-	bool ok = !mrw_team_any(team, !mrw_op_begin(team, channel, a, &op));
+	bool ok = mrw_line_all(mrw_op_begin(team, channel, a, &op)); /* threads that go together must agree to go */
 	uint32_t first = mrw_line_first(team);
 	struct mrw_line_walk w = mrw_line_walk(team, channel, a);
 	if (ok && MRW_ON_CUDA && mrw_lines_plain(a)) { /* on the host target nothing is that dear */
@@ -215,6 +214,70 @@ MRW_DEV void mrw_reduce_lines(const struct mrw_team *team, uint32_t channel, con
 	if (ok && first < w.lines)
 		ok = mrw_lines_reduce_any(team, channel, a, op.seq, first);
 	mrw_op_end(team, channel, a, &op, ok);
+}
+
+/* The batch of lines from line on, plain: this rank's part of it, to be sent and added. */
+MRW_DEV void mrw_lines_own(const struct mrw_args *a, const struct mrw_line_walk *w, uint32_t line,
+			   uint32_t own[MRW_LINE_BATCH][MRW_LINE_PART][2])
+{
+	MRW_LINE_UNROLL
+	for (uint32_t k = 0; k < MRW_LINE_BATCH; k++)
+		mrw_line_own(true, a, w, line + k * w->step, 0, own[k]);
+}
+
+MRW_DEV void mrw_lines_pass_on(uint32_t channel, const struct mrw_args *a, uint32_t seq, const struct mrw_line_walk *w, uint32_t line,
+			       uint32_t own[MRW_LINE_BATCH][MRW_LINE_PART][2])
+{
+	uint8_t *to = mrw_line_at(&a->layout, a->arena[1 - a->rank], channel, 0, seq & 1, line);
+	MRW_LINE_UNROLL
+	for (uint32_t k = 0; k < MRW_LINE_BATCH; k++)
+		if (line + k * w->step < w->lines)
+			mrw_line_store(to + k * w->step * MRW_LINE_BYTES, w->lane, seq, own[k]);
+}
+
+/* Own parts and those of the other rank: of two the order makes no difference. */
+MRW_DEV void mrw_lines_add_pair(const struct mrw_line_walk *w, uint32_t line,
+				uint32_t own[MRW_LINE_BATCH][MRW_LINE_PART][2], uint32_t part[MRW_LINE_BATCH][MRW_LINE_PART][2])
+{
+	MRW_LINE_UNROLL
+	for (uint32_t k = 0; k < MRW_LINE_BATCH; k++) {
+		MRW_LINE_UNROLL
+		for (uint32_t u = 0; u < MRW_LINE_PART; u++) {
+			mrw_acc acc[MRW_UNIT_ELEMS] = {0};
+			mrw_unit_combine(MRW_RED_SUM, acc, own[k][u], true);
+			mrw_unit_combine(MRW_RED_SUM, acc, part[k][u], false);
+			mrw_unit_narrow(acc, false, 2, part[k][u]);
+		}
+		mrw_line_keep(true, w, line + k * w->step, part[k]);
+	}
+}
+
+/* The commonest: a sum of two ranks, their buffers plain. What a thread sends first it keeps. */
+MRW_DEV void mrw_reduce_lines_pair(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
+{
+	struct mrw_op op;
+	struct mrw_line_walk w = mrw_line_walk(team, channel, a);
+	uint32_t first = mrw_line_first(team), mine = team->index / MRW_LINE_LANES - first, stride = MRW_LINE_BATCH * w.step, at = first;
+	uint32_t own[MRW_LINE_BATCH][MRW_LINE_PART][2], part[MRW_LINE_BATCH][MRW_LINE_PART][2] = {{{0}}};
+	mrw_lines_own(a, &w, first + mine, own); /* on their way while the begin looks at the arena */
+	bool ok = mrw_line_all(mrw_op_begin(team, channel, a, &op));
+	if (ok) {
+		mrw_lines_pass_on(channel, a, op.seq, &w, first + mine, own);
+		for (at = first + stride; at < w.lines; at += stride) {
+			mrw_lines_own(a, &w, at + mine, part);
+			mrw_lines_pass_on(channel, a, op.seq, &w, at + mine, part);
+		}
+		for (at = first; at < w.lines; at += stride) {
+			if (at != first)
+				mrw_lines_own(a, &w, at + mine, own);
+			if (!mrw_lines_wait(true, MRW_LINE_BATCH, channel, a, op.seq, 1 - a->rank, &w, at + mine, part))
+				break;
+			mrw_lines_add_pair(&w, at + mine, own, part);
+		}
+		if (at < w.lines)
+			ok = mrw_lines_reduce_any(team, channel, a, op.seq, at);
+	}
+	mrw_op_end_among(2, team, channel, a, &op, ok);
 }
 
 #endif

@@ -130,7 +130,7 @@ MRW_DEV void mrw_reduce_rail(const struct mrw_team *team, uint32_t channel, cons
 		return;
 	}
 	uint32_t home = mrw_rail_home(a);
-	bool ok = mrw_op_begin(team, channel, a, &op);
+	bool ok = mrw_op_begin_rounds(team, channel, a, &op);
 	mrw_acc scalar = mrw_scalar(a);
 	for (uint64_t t = 0; t < rounds; t++) {
 		uint64_t round = op.round + t;

@@ -82,7 +82,7 @@ MRW_DEV void mrw_reduce_ring(const struct mrw_team *team, uint32_t channel, cons
 		mrw_rounds_signal(team, channel, a, rounds);
 		return;
 	}
-	bool ok = mrw_op_begin(team, channel, a, &op);
+	bool ok = mrw_op_begin_rounds(team, channel, a, &op);
 	distance = mrw_ring_distance(a);
 	mrw_acc scalar = mrw_scalar(a);
 	for (uint64_t t = 0; t < rounds; t++) {

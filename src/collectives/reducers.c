@@ -15,12 +15,14 @@ MRW_BODY(packets, mrw_reduce_packets)
 MRW_BODY(bulk, mrw_reduce_bulk)
 MRW_BODY(local, mrw_reduce_local)
 MRW_BODY(quick, mrw_reduce_quick)
+MRW_BODY(pair, mrw_reduce_pair)
 MRW_BODY(lines, mrw_reduce_lines)
+MRW_BODY(lines_pair, mrw_reduce_lines_pair)
 MRW_BODY(railshot, mrw_reduce_railshot)
 MRW_BODY(rail, mrw_reduce_rail)
 MRW_BODY(ring, mrw_reduce_ring)
 MRW_BODY(treeshot, mrw_reduce_treeshot)
 MRW_BODY(tree, mrw_reduce_tree)
 
-const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local, quick, lines, railshot, rail, ring,
+const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local, quick, pair, lines, lines_pair, railshot, rail, ring,
 								      treeshot, tree}};

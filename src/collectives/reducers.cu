@@ -19,7 +19,7 @@
 	{ \
 		__shared__ uint32_t dismissed; \
 		mrw_await_predecessor(); \
-		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), &dismissed}; \
+		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), (signals) == 0, &dismissed}; \
 		call(&team, blockIdx.x, &args); \
 	}
 MRW_KERNEL(MRW_TYPED(mrw_packets), mrw_reduce_packets, MRW_PACKET_THREADS, 0)
@@ -32,14 +32,17 @@ MRW_KERNEL(MRW_TYPED(mrw_ring), mrw_reduce_ring, MRW_BLOCK_THREADS, MRW_TEAM_SIG
 MRW_KERNEL(MRW_TYPED(mrw_treeshot), mrw_reduce_treeshot, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(MRW_TYPED(mrw_tree), mrw_reduce_tree, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 #define MRW_TABLE MRW_TYPED(mrw_cuda_far_reducers)
-#define MRW_OTHERS NULL, NULL, \
+#define MRW_OTHERS NULL, NULL, NULL, NULL, \
 	(const void *)MRW_TYPED(mrw_railshot), (const void *)MRW_TYPED(mrw_rail), (const void *)MRW_TYPED(mrw_ring), \
 	(const void *)MRW_TYPED(mrw_treeshot), (const void *)MRW_TYPED(mrw_tree)
 #else
 MRW_KERNEL(MRW_TYPED(mrw_quick), mrw_reduce_quick, MRW_PACKET_THREADS, 0)
+MRW_KERNEL(MRW_TYPED(mrw_pair), mrw_reduce_pair, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(MRW_TYPED(mrw_lines), mrw_reduce_lines, MRW_BLOCK_THREADS, 0)
+MRW_KERNEL(MRW_TYPED(mrw_lines_pair), mrw_reduce_lines_pair, MRW_BLOCK_THREADS, 0)
 #define MRW_TABLE MRW_TYPED(mrw_cuda_reducers)
-#define MRW_OTHERS (const void *)MRW_TYPED(mrw_quick), (const void *)MRW_TYPED(mrw_lines), NULL, NULL, NULL, NULL, NULL
+#define MRW_OTHERS (const void *)MRW_TYPED(mrw_quick), (const void *)MRW_TYPED(mrw_pair), (const void *)MRW_TYPED(mrw_lines), \
+	(const void *)MRW_TYPED(mrw_lines_pair), NULL, NULL, NULL, NULL, NULL
 #endif
 extern "C" const struct mrw_cuda_reducers MRW_TABLE = {{
 	(const void *)MRW_TYPED(mrw_packets), (const void *)MRW_TYPED(mrw_bulk), (const void *)MRW_TYPED(mrw_local), MRW_OTHERS}};

@@ -96,7 +96,7 @@ static enum marrow_status kernels_load(struct mrw_device *d, bool far)
 			TRY_CUDA(cudaFuncGetAttributes(&attributes, kernel));
 			stack = attributes.localSizeBytes > stack ? attributes.localSizeBytes : stack;
 			oldest = attributes.ptxVersion < oldest ? attributes.ptxVersion : oldest;
-			bool packets = k == MRW_KERNEL_REDUCE_PACKETS || k == MRW_KERNEL_REDUCE_QUICK || k == MRW_KERNEL_MOVE_PACKETS ||
+			bool packets = k == MRW_KERNEL_REDUCE_PACKETS || k == MRW_KERNEL_REDUCE_QUICK || k == MRW_KERNEL_REDUCE_PAIR || k == MRW_KERNEL_MOVE_PACKETS ||
 				       k == MRW_KERNEL_REDUCE_RAILSHOT || k == MRW_KERNEL_MOVE_RAILSHOT || k == MRW_KERNEL_REDUCE_TREESHOT ||
 				       k == MRW_KERNEL_MOVE_TREESHOT || k == MRW_KERNEL_TRANSFERS;
 			TRY_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel,

@@ -10,8 +10,10 @@ enum mrw_kernel {
 	MRW_KERNEL_REDUCE_PACKETS, /* typed */
 	MRW_KERNEL_REDUCE_BULK,    /* typed */
 	MRW_KERNEL_REDUCE_LOCAL,   /* typed */
-	MRW_KERNEL_REDUCE_QUICK,   /* typed; may do what REDUCE_PACKETS does; with LINES, of one host only */
+	MRW_KERNEL_REDUCE_QUICK,   /* typed; may do what REDUCE_PACKETS does; with PAIR and LINES, of one host only */
+	MRW_KERNEL_REDUCE_PAIR,    /* typed; may do what REDUCE_QUICK does */
 	MRW_KERNEL_REDUCE_LINES,   /* typed */
+	MRW_KERNEL_REDUCE_LINES_PAIR, /* typed; may do what REDUCE_LINES does */
 	MRW_KERNEL_REDUCE_RAILSHOT, /* typed; rails, rings and trees: of several hosts only (MRW_FAR) */
 	MRW_KERNEL_REDUCE_RAIL,    /* typed */
 	MRW_KERNEL_REDUCE_RING,    /* typed */
@@ -28,7 +30,7 @@ enum mrw_kernel {
 	MRW_KERNEL_TRANSFERS,      /* its arguments are a struct mrw_transfers */
 	MRW_KERNEL_COUNT
 };
-#define MRW_TYPED_KERNELS 10u
+#define MRW_TYPED_KERNELS 12u
 #define MRW_MOVERS ((uint32_t)MRW_KERNEL_TRANSFERS - MRW_TYPED_KERNELS)
 
 /* Threads of a CUDA block, and the blocks an SM must hold: packets and transfers wait on latency and want registers, bulk

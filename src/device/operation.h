@@ -101,16 +101,15 @@ MRW_DEV_CALL bool mrw_op_begin_rare(const struct mrw_team *team, uint32_t channe
 	return true;
 }
 
-/* False: this thread must not work. */
+/* False: this thread must not work. op->round is not set. */
 MRW_DEV bool mrw_op_begin(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, struct mrw_op *op)
 {
 	struct mrw_control *mine = mrw_control(a, a->rank);
 	struct mrw_channel_state *state = &mine->channel[channel];
-	uint64_t word = mrw_load_relaxed(&state->word);
+	/* Both on their way before either is needed. */
+	uint64_t word = mrw_load_relaxed(&state->word), poison = mrw_load_relaxed(&mine->poison);
 	if (team->index == 0) /* an atomic would see a rival of the same microsecond too, and cost 0.3 us of every operation */
 		mrw_store_relaxed(&state->word, word | MRW_CHANNEL_BUSY);
-	op->round = mrw_load_relaxed(&state->round);
-	uint64_t poison = mrw_load_relaxed(&mine->poison);
 	op->seq = (uint32_t)word + 1;
 	if (poison != 0 || (team->index == 0 && (word & MRW_CHANNEL_BUSY)) || mrw_op_scrubs(channel, op->seq))
 		return mrw_op_begin_rare(team, channel, a, word, poison);
@@ -120,25 +119,42 @@ MRW_DEV bool mrw_op_begin(const struct mrw_team *team, uint32_t channel, const s
 	return true;
 }
 
-/* ok: this thread did its part. Channel 0 compares all opening lines; if every thread is content the channel, and the channels
- * that this launch left out, advance. */
-MRW_DEV void mrw_op_end(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, const struct mrw_op *op, bool ok)
+/* The same where rounds follow. */
+MRW_DEV bool mrw_op_begin_rounds(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, struct mrw_op *op)
 {
-	if (channel == 0 && ok) {
-		for (uint32_t p = mrw_team_high(team); p < a->nranks; p += team->size) {
-			struct mrw_where w = {op->seq, channel, p, MRW_WAIT_OPENING, 0, 0};
-			if (mrw_is_peer(a, p) && !mrw_wait_opening(a, w)) {
-				ok = false;
-				break;
-			}
-		}
+	op->round = mrw_load_relaxed(&mrw_control(a, a->rank)->channel[channel].round);
+	return mrw_op_begin(team, channel, a, op);
+}
+
+/* Channel 0: all opening lines have come and say the same. nranks: a->nranks. */
+MRW_DEV bool mrw_openings_agree(uint32_t nranks, const struct mrw_team *team, const struct mrw_args *a, uint32_t seq)
+{
+	for (uint32_t p = mrw_team_high(team); p < nranks; p += team->size) {
+		struct mrw_where w = {seq, 0, p, MRW_WAIT_OPENING, 0, 0};
+		if (mrw_is_peer(a, p) && !mrw_opening_quick(a, seq, p) && !mrw_wait_opening(a, w))
+			return false;
 	}
+	return true;
+}
+
+/* ok: this thread did its part. Channel 0 compares all opening lines; if every thread is content the channel, and the channels
+ * that this launch left out, advance. nranks: a->nranks, which a kernel may know when it is compiled. */
+MRW_DEV void mrw_op_end_among(uint32_t nranks, const struct mrw_team *team, uint32_t channel, const struct mrw_args *a,
+			      const struct mrw_op *op, bool ok)
+{
+	if (channel == 0 && ok)
+		ok = mrw_openings_agree(nranks, team, a, op->seq);
 	mrw_stall(channel + 64);
 	if (mrw_team_any(team, !ok))
 		return;
 	struct mrw_channel_state *state = mrw_control(a, a->rank)->channel;
 	for (uint32_t c = channel + team->index * a->call.channels; c < a->layout.channels; c += team->size * a->call.channels)
 		mrw_store_relaxed(&state[c].word, op->seq);
+}
+
+MRW_DEV void mrw_op_end(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, const struct mrw_op *op, bool ok)
+{
+	mrw_op_end_among(a->nranks, team, channel, a, op, ok);
 }
 
 #endif
