@@ -88,6 +88,11 @@ MRW_DEV bool mrw_op_begin(const struct mrw_team *team, uint32_t channel, const s
 	return false;
 }
 
+MRW_DEV bool mrw_op_begin_rounds(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, struct mrw_op *op)
+{
+	return mrw_op_begin(team, channel, a, op);
+}
+
 MRW_DEV void mrw_op_end(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, const struct mrw_op *op, bool ok)
 {
 	(void)team;
@@ -95,6 +100,13 @@ MRW_DEV void mrw_op_end(const struct mrw_team *team, uint32_t channel, const str
 	(void)a;
 	(void)op;
 	(void)ok;
+}
+
+MRW_DEV void mrw_op_end_among(uint32_t nranks, const struct mrw_team *team, uint32_t channel, const struct mrw_args *a,
+			      const struct mrw_op *op, bool ok)
+{
+	(void)nranks;
+	mrw_op_end(team, channel, a, op, ok);
 }
 
 MRW_DEV bool mrw_rounds_wait(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint64_t round, uint32_t lag,
