@@ -7,8 +7,8 @@
 #define MRW_RUN_ELEMS (MRW_RUN_BYTES / MRW_ELEM_BYTES)
 #define MRW_RUN_AHEAD 8192u /* summed before it is forwarded from the nearest caches */
 
-/* Word by word, which the compiler turns into vectors as wide as those of the sums that follow: narrower stores are not forwarded to wider
- * loads. memcpy() of a whole block would become a string instruction. */
+/* Word by word, which gcc turns into vectors as wide as those of the sums that follow: narrower stores are not forwarded to wider loads. It would
+ * make a string instruction of a whole block's memcpy(); clang calls memcpy() for the loop. */
 MRW_DEV void mrw_run_move(uint8_t *dst, const uint8_t *src)
 {
 	for (uint32_t i = 0; i < MRW_RUN_BYTES; i += 4)
@@ -26,7 +26,7 @@ MRW_DEV void mrw_run_narrow(const struct mrw_sum s, uint32_t *w, mrw_acc *acc)
 		mrw_narrow(w, e, acc[e]);
 }
 
-/* Few passes: what a block costs in instructions is kept from fetching the next. */
+/* In few passes: a core fetches the next block ahead only as far as it gets through this one's instructions. */
 MRW_DEV void mrw_run_block(const uint32_t reduction, const struct mrw_sum s, uint32_t at)
 {
 	uint32_t w[MRW_RUN_BYTES / 4], v[MRW_RUN_BYTES / 4];

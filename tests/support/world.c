@@ -59,17 +59,17 @@ static bool asks(const struct world *world, const char *name, const char *other)
 
 bool world_ring(const struct world *world)
 {
-	return world->target == MARROW_TARGET_HOST && hosts_count(world->nranks) > 1 && asks(world, "ring", "ring");
+	return hosts_count(world->nranks) > 1 && asks(world, "ring", "ring");
 }
 
 bool world_tree(const struct world *world)
 {
-	return world->target == MARROW_TARGET_HOST && hosts_count(world->nranks) > 1 && asks(world, "tree", "treeshot");
+	return hosts_count(world->nranks) > 1 && asks(world, "tree", "treeshot");
 }
 
 bool world_rails(const struct world *world)
 {
-	uint32_t hosts = world->target == MARROW_TARGET_HOST ? hosts_count(world->nranks) : 1;
+	uint32_t hosts = hosts_count(world->nranks);
 	bool direct = asks(world, "oneshot", "twoshot") || asks(world, "bulk", "lines");
 	return hosts > 1 && world->nranks % hosts == 0 && world->nranks > hosts && !direct && !world_ring(world) && !world_tree(world) &&
 	       (world->nranks > 16 || asks(world, "rail", "railshot"));
