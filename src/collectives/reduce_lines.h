@@ -225,6 +225,7 @@ MRW_DEV void mrw_lines_own(const struct mrw_args *a, const struct mrw_line_walk 
 		mrw_line_own(true, a, w, line + k * w->step, 0, own[k]);
 }
 
+/* Partner: mrw_lines_wait(). */
 MRW_DEV void mrw_lines_pass_on(uint32_t channel, const struct mrw_args *a, uint32_t seq, const struct mrw_line_walk *w, uint32_t line,
 			       uint32_t own[MRW_LINE_BATCH][MRW_LINE_PART][2])
 {

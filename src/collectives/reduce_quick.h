@@ -41,7 +41,7 @@ MRW_DEV bool mrw_quick_unit(const struct mrw_quick k, uint32_t channel, const st
 	return true;
 }
 
-/* Unit i at in, of the block that a peer gets: stride bytes apart, or 0: everybody the same, own. */
+/* Unit i at in, of the block that a peer gets: stride bytes apart, or 0: everybody the same, own. Partner: mrw_quick_unit(). */
 MRW_DEV void mrw_quick_send(const struct mrw_quick k, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint32_t i,
 			    const uint8_t *in, uint64_t stride, const uint32_t own[2])
 {

@@ -151,7 +151,7 @@ MRW_DEV bool mrw_wait_packet(const struct mrw_args *a, const struct mrw_packet *
 }
 
 /* Peer p's opening line of operation seq comes within a moment and says the same. False: nothing is decided. A call costs a small operation
- * a fifth of its time: its instructions are fetched from afar. */
+ * a fifth of its time: its instructions are fetched from afar. Partner: mrw_opening_send(). */
 MRW_DEV bool mrw_opening_quick(const struct mrw_args *a, uint32_t seq, uint32_t p)
 {
 	const struct mrw_opening *o = &mrw_heard_at(&a->layout, a->arena[a->rank], mrw_slot_here(a, p), seq & 1)->line;
