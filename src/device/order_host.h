@@ -72,10 +72,29 @@ MRW_DEV void mrw_doorbell(uint64_t *reg, uint64_t v)
 	MRW_AFTER_DOORBELL();
 }
 
+MRW_DEV void mrw_sleep_ns(uint32_t ns)
+{
+	struct timespec ts = {0, (long)ns};
+	nanosleep(&ts, NULL);
+}
+
+/* Between the two halves of a packet, which are two words here: with MRW_STALLS about one packet in a thousand is written, or read, in halves
+ * far apart. */
+MRW_DEV void mrw_between_halves(void)
+{
+#if defined(MRW_STALLS)
+	static _Thread_local uint32_t state;
+	state = state * 1664525u + 1013904223u + ((uint32_t)(uintptr_t)&state & ~1u);
+	if (state >> 22 == 0)
+		mrw_sleep_ns(1000);
+#endif
+}
+
 MRW_DEV struct mrw_packet mrw_load_packet(const struct mrw_packet *p)
 {
 	struct mrw_packet v;
 	v.unit[0] = mrw_load_relaxed(&p->unit[0]);
+	mrw_between_halves();
 	v.unit[1] = mrw_load_relaxed(&p->unit[1]);
 	return v;
 }
@@ -83,6 +102,7 @@ MRW_DEV struct mrw_packet mrw_load_packet(const struct mrw_packet *p)
 MRW_DEV void mrw_store_packet(struct mrw_packet *p, struct mrw_packet v)
 {
 	mrw_store_relaxed(&p->unit[0], v.unit[0]);
+	mrw_between_halves();
 	mrw_store_relaxed(&p->unit[1], v.unit[1]);
 }
 
@@ -100,12 +120,6 @@ MRW_DEV void mrw_pause(uint32_t spins, uint32_t spin_limit)
 		sched_yield();
 	else
 		MRW_CPU_RELAX();
-}
-
-MRW_DEV void mrw_sleep_ns(uint32_t ns)
-{
-	struct timespec ts = {0, (long)ns};
-	nanosleep(&ts, NULL);
 }
 
 #endif
