@@ -15,30 +15,55 @@ MRW_DEV void mrw_run_move(uint8_t *dst, const uint8_t *src)
 		memcpy(dst + i, src + i, 4);
 }
 
-MRW_DEV void mrw_run_narrow(const struct mrw_sum s, uint32_t *w, mrw_acc *acc)
+/* Elements of less than a word each for itself: several put into a word together are no vector code. */
+#if defined(MRW_TYPE_i8) || defined(MRW_TYPE_u8) || defined(MRW_TYPE_f8e4m3) || defined(MRW_TYPE_f8e5m2)
+typedef uint8_t mrw_run_word;
+#elif defined(MRW_TYPE_f16) || defined(MRW_TYPE_bf16)
+typedef uint16_t mrw_run_word;
+#else
+typedef uint32_t mrw_run_word;
+#endif
+#define MRW_RUN_WORDS (MRW_RUN_BYTES / sizeof(mrw_run_word))
+
+MRW_DEV mrw_acc mrw_run_widen(const mrw_run_word *w, uint32_t e)
+{
+#if MRW_ELEM_BYTES < 4
+	uint32_t lone = w[e];
+	return mrw_widen(&lone, 0);
+#else
+	return mrw_widen(w, e);
+#endif
+}
+
+MRW_DEV void mrw_run_narrow(const struct mrw_sum s, mrw_run_word *w, mrw_acc *acc)
 {
 	if (s.average)
 		for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++)
 			acc[e] = mrw_divide(acc[e], s.divisor);
-	if (MRW_ELEM_BYTES < 4)
-		memset(w, 0, MRW_RUN_BYTES);
-	for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++)
+	for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++) {
+#if MRW_ELEM_BYTES < 4
+		uint32_t lone = 0;
+		mrw_narrow(&lone, 0, acc[e]);
+		w[e] = (mrw_run_word)lone;
+#else
 		mrw_narrow(w, e, acc[e]);
+#endif
+	}
 }
 
 /* In few passes: a core fetches the next block ahead only as far as it gets through this one's instructions. */
 MRW_DEV void mrw_run_block(const uint32_t reduction, const struct mrw_sum s, uint32_t at)
 {
-	uint32_t w[MRW_RUN_BYTES / 4], v[MRW_RUN_BYTES / 4];
+	mrw_run_word w[MRW_RUN_WORDS], v[MRW_RUN_WORDS];
 	mrw_acc acc[MRW_RUN_ELEMS];
 	mrw_run_move((uint8_t *)w, mrw_sum_piece(s, 0) + at);
 	mrw_run_move((uint8_t *)v, mrw_sum_piece(s, 1) + at);
 	for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++)
-		acc[e] = mrw_combine(reduction, mrw_widen(w, e), mrw_widen(v, e));
+		acc[e] = mrw_combine(reduction, mrw_run_widen(w, e), mrw_run_widen(v, e));
 	for (uint32_t r = 2; r < s.nranks; r++) {
 		mrw_run_move((uint8_t *)w, mrw_sum_piece(s, r) + at);
 		for (uint32_t e = 0; e < MRW_RUN_ELEMS; e++)
-			acc[e] = mrw_combine(reduction, acc[e], mrw_widen(w, e));
+			acc[e] = mrw_combine(reduction, acc[e], mrw_run_widen(w, e));
 	}
 	mrw_run_narrow(s, w, acc);
 	mrw_run_move(s.out + at, (const uint8_t *)w);

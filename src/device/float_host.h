@@ -30,31 +30,23 @@ MRW_DEV uint64_t mrw_bits_from_f64(double x)
 	return bits;
 }
 
+/* Both ways are computed and one taken: so loops of these become vector code. */
 MRW_DEV float mrw_f32_from_f16(uint16_t half)
 {
-	uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = half >> 10 & 0x1fu, mantissa = half & 0x3ffu;
-	if (exponent == 0x1f)
-		return mrw_f32_from_bits(sign | 0x7f800000u | mantissa << 13);
-	if (exponent != 0)
-		return mrw_f32_from_bits(sign | (exponent + 112) << 23 | mantissa << 13);
-	/* zero or denormal: mantissa * 2^-24, exact */
-	float x = (float)mantissa * 5.9604644775390625e-8f;
-	return mrw_f32_from_bits(sign | mrw_bits_from_f32(x));
+	uint32_t sign = (uint32_t)(half & 0x8000u) << 16, magnitude = half & 0x7fffu;
+	uint32_t normal = (magnitude << 13) + (magnitude >= 0x7c00u ? 224u << 23 : 112u << 23);
+	uint32_t denormal = mrw_bits_from_f32((float)(int32_t)magnitude * 5.9604644775390625e-8f); /* 2^-24: exact */
+	return mrw_f32_from_bits(sign | (magnitude >= 0x400u ? normal : denormal));
 }
 
-/* x is not NaN. */
+/* x is not NaN. Denormals are rounded by an addition whose last place is their step. */
 MRW_DEV uint32_t mrw_f16_from_f32(float x)
 {
-	uint32_t bits = mrw_bits_from_f32(x), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
-	if (magnitude >= 0x477ff000u) /* 65520 and more round to infinity */
-		return sign | 0x7c00u;
-	if (magnitude >= 0x38800000u) /* normal: drop 13 bits */
-		return sign | ((magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13);
-	if (magnitude < 0x33000000u) /* below half of the smallest denormal */
-		return sign;
-	uint32_t shift = 126 - (magnitude >> 23), mantissa = (magnitude & 0x7fffffu) | 0x800000u;
-	uint32_t kept = mantissa >> shift, rest = mantissa & ((1u << shift) - 1), half = 1u << (shift - 1);
-	return sign | (kept + (rest > half || (rest == half && (kept & 1))));
+	uint32_t bits = mrw_bits_from_f32(x), magnitude = bits & 0x7fffffffu;
+	uint32_t normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13;
+	uint32_t denormal = mrw_bits_from_f32(mrw_f32_from_bits(magnitude) + 0.5f) - mrw_bits_from_f32(0.5f);
+	/* 65520 and more round to infinity */
+	return (bits >> 16 & 0x8000u) | (magnitude >= 0x477ff000u ? 0x7c00u : magnitude >= 0x38800000u ? normal : denormal);
 }
 
 /* x is not NaN. */
