@@ -4,16 +4,17 @@
 
 #include "topo_cost.h"
 
-enum form { PEOPLE, JSON, TEXT, NCCL, SVG };
+enum form { PEOPLE, JSON, TEXT, NCCL, HWLOC, SVG };
 
 static const char usage[] =
-	"usage: marrow-topo [--json | --svg | --text | --nccl] [--gpus N,N,...] [--hosts N] [FILE]\n"
+	"usage: marrow-topo [--json | --svg | --text | --nccl | --hwloc] [--gpus N,N,...] [--hosts N] [FILE]\n"
 	"Shows this machine, or the one recorded in FILE (- for standard input): marrow-topo's own text, NCCL's topology XML or\n"
 	"hwloc's XML.\n"
 	"  --json      all of it for programs\n"
 	"  --svg       a picture: the machine, its rings, with --hosts rails and trees\n"
 	"  --text      the machine in the text form that FILE may have\n"
 	"  --nccl      the machine as NCCL's XML (NCCL_TOPO_FILE)\n"
+	"  --hwloc     the machine as hwloc's XML (HWLOC_XMLFILE), which has no links and one host\n"
 	"  --gpus      only these GPUs, in this order, by the numbers in their names or by name\n"
 	"  --hosts     rails, trees and times over so many hosts of this kind (1 to 65536)\n";
 
@@ -36,6 +37,8 @@ static bool read_options(struct options *o, int argc, char **argv)
 			o->form = TEXT;
 		else if (strcmp(argv[i], "--nccl") == 0)
 			o->form = NCCL;
+		else if (strcmp(argv[i], "--hwloc") == 0)
+			o->form = HWLOC;
 		else if (strcmp(argv[i], "--gpus") == 0 && i + 1 < argc)
 			o->gpus = argv[++i];
 		else if (strcmp(argv[i], "--hosts") == 0 && i + 1 < argc) {
@@ -141,6 +144,9 @@ int main(int argc, char **argv)
 		break;
 	case NCCL:
 		mrw_topo_write_nccl(topo, stdout);
+		break;
+	case HWLOC:
+		mrw_topo_write_hwloc(topo, stdout);
 		break;
 	}
 	status = fflush(stdout) != 0 || ferror(stdout);

@@ -19,6 +19,8 @@ static bool begin(struct reader *r)
 	if (hwloc_topology_init(&r->hwloc) != 0)
 		return false;
 	hwloc_topology_set_io_types_filter(r->hwloc, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+	/* The machine, not what a cgroup leaves of it: devices stay with their CPUs. discover.c says how many cores are ours. */
+	hwloc_topology_set_flags(r->hwloc, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
 	for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
 		hwloc_topology_set_components(r->hwloc, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, unwanted[i]);
 	return true;
@@ -125,7 +127,7 @@ static bool add_below(struct reader *r, hwloc_obj_t object, int32_t parent, uint
 			uint64_t mb_s = 0;
 			/* GB/s, 0 unknown. */
 			if (pci->linkspeed > 0 && pci->linkspeed < MRW_TOPO_MAX_MB_S / 1000.f)
-				mb_s = (uint64_t)((double)pci->linkspeed * 1000);
+				mb_s = (uint64_t)((double)pci->linkspeed * 1000 + 0.01); /* a float is a little less */
 			uint32_t class = pci->class_id;
 			bool gpu = pci->vendor_id == 0x10de && (class == 0x0300 || class == 0x0302);
 			bus_of(pci, bus);

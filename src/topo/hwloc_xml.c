@@ -76,7 +76,7 @@ static bool link_speed(struct reader *r, uint32_t *mb_s)
 	double speed = strtod(text, &end);
 	if (*end != '\0' || !(speed >= 0) || speed > MRW_TOPO_MAX_MB_S / 1000)
 		return mrw_topo_refuse(r->error, "pci_link_speed=\"%.40s\" is beyond reason", text);
-	*mb_s = (uint32_t)(speed * 1000);
+	*mb_s = (uint32_t)(speed * 1000 + 0.01); /* a decimal fraction may be a little less here */
 	return true;
 }
 

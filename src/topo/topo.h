@@ -137,15 +137,18 @@ struct mrw_topo_error {
 	char text[MRW_TOPO_NOTE_BYTES];
 };
 
-/* ---- Loading and writing (text.c, nccl.c, load.c). Nothing is logged; on false *topo is undefined. ---- */
+/* ---- Loading and writing (text.c, nccl.c, nccl_write.c, hwloc_xml.c, hwloc_write.c, load.c). Nothing is logged; on false *topo is undefined. ---- */
 
 /* A recorded machine: our text form, NCCL's topology XML or hwloc's XML, told apart by their first bytes. A strict reading: what is malformed, twice there, unheard of or absurd is refused. */
 bool mrw_topo_parse(struct mrw_topo *topo, const char *bytes, size_t nbytes, struct mrw_topo_error *error);
 bool mrw_topo_load(struct mrw_topo *topo, const char *path, struct mrw_topo_error *error);
 /* False on a write error. What is written is read back to an equal machine; NCCL's form has no place for ACS, MIG, P2P,
- * IOMMU groups, BAR sizes, UUIDs, notes, what no CPU is above, and names of NICs longer than 22 bytes. */
+ * IOMMU groups, BAR sizes, UUIDs, notes, what no CPU is above, and names of NICs longer than 22 bytes; hwloc's none for those either (but what no CPU
+ * is above), nor for links, NVSwitches, models, hosts but the first, ports' speeds, second ports and slices, a CPU without cores (one is made up) or without a NUMA
+ * number, and names of GPUs and CPUs. */
 bool mrw_topo_write_text(const struct mrw_topo *topo, FILE *file);
 bool mrw_topo_write_nccl(const struct mrw_topo *topo, FILE *file);
+bool mrw_topo_write_hwloc(const struct mrw_topo *topo, FILE *file);
 
 /* ---- This machine (discover.c). ---- */
 

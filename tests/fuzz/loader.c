@@ -102,12 +102,14 @@ static void written_is_read_back(void)
 	}
 	free(first);
 	free(second);
-	/* NCCL's form has no place for everything: it need not be taken back, but it must be looked at safely. */
-	file = open_memstream(&first, &first_bytes);
-	MUST(file && mrw_topo_write_nccl(&topo, file) && !fclose(file));
-	if (!mrw_topo_parse(&again, first, first_bytes, &error))
-		MUST(error.text[0]);
-	free(first);
+	/* NCCL's form and hwloc's have no place for everything: they need not be taken back, but they must be looked at safely. */
+	for (uint32_t i = 0; i < 2; i++) {
+		file = open_memstream(&first, &first_bytes);
+		MUST(file && (i ? mrw_topo_write_hwloc : mrw_topo_write_nccl)(&topo, file) && !fclose(file));
+		if (!mrw_topo_parse(&again, first, first_bytes, &error))
+			MUST(error.text[0]);
+		free(first);
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t nbytes)

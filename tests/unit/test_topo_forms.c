@@ -89,6 +89,46 @@ static void nccl_keeps_every_path(void **state)
 	}
 }
 
+/* hwloc's form has PCI devices and CPUs only: their places stay. */
+static void hwloc_keeps_every_place(void **state)
+{
+	(void)state;
+	for (uint32_t m = 0; m < machines_count; m++) {
+		struct mrw_topo *first = machine_load(machines[m].name), *again = malloc(sizeof *again);
+		char *text = NULL;
+		size_t nbytes;
+		FILE *file = open_memstream(&text, &nbytes);
+		assert_true(mrw_topo_write_hwloc(first, file));
+		fclose(file);
+		must_parse(again, text, nbytes);
+		for (uint32_t i = 0; i < again->ncpus; i++)
+			assert_string_equal(again->cpus[i].vendor, first->cpus[0].vendor);
+		assert_true(again->ncpus == first->ncpus || first->cpus[again->ncpus].host != 0);
+		first->nlinks = 0;
+		again->between_cpus_mb_s = first->between_cpus_mb_s;
+		for (uint32_t i = 0; i < first->nbridges; i++)
+			first->bridges[i].acs = MRW_UNKNOWN;
+		for (uint32_t i = 0; i < first->ngpus + first->nnics; i++)
+			for (uint32_t j = 0; j < i; j++) {
+				uint32_t a = i < first->ngpus ? first->gpus[i].node : first->nics[i - first->ngpus].node;
+				uint32_t b = j < first->ngpus ? first->gpus[j].node : first->nics[j - first->ngpus].node;
+				int32_t c = mrw_topo_find(again, first->nodes[a].bus), d = mrw_topo_find(again, first->nodes[b].bus);
+				int32_t above = mrw_topo_cpu_of(first, a), other = mrw_topo_cpu_of(first, b);
+				if ((above >= 0 && first->cpus[first->nodes[above].index].host != 0) || (other >= 0 && first->cpus[first->nodes[other].index].host != 0) ||
+				    strcmp(first->nodes[a].bus, first->nodes[b].bus) == 0) /* another host's; slices of one GPU: one device */
+					continue;
+				assert_true(c >= 0 && d >= 0);
+				struct mrw_topo_path p = mrw_topo_path(first, a, b), q = mrw_topo_path(again, (uint32_t)c, (uint32_t)d);
+				if (p.class != q.class || p.hops != q.hops || p.mb_s != q.mb_s)
+					fail_msg("%s: %s to %s was %s %u, is %s %u", machines[m].name, first->nodes[a].name, first->nodes[b].name,
+						 mrw_path_name(p.class), p.mb_s, mrw_path_name(q.class), q.mb_s);
+			}
+		free(text);
+		free(first);
+		free(again);
+	}
+}
+
 #define TEXT "marrow-topo 1\ncpu numa0 numa=0\n"
 #define XML "<system version=\"1\">\n<cpu numaid=\"0\" affinity=\"ff\">\n"
 #define PCI(bus, class) "<pci busid=\"" bus "\" class=\"" class "\" link_speed=\"16 GT/s\" link_width=\"16\">"
@@ -458,6 +498,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(text_is_read_back_equal),
 		cmocka_unit_test(nccl_keeps_every_path),
+		cmocka_unit_test(hwloc_keeps_every_place),
 		cmocka_unit_test(bad_input_is_refused),
 		cmocka_unit_test(too_many_and_too_deep_are_refused),
 		cmocka_unit_test(nvlinks_meet),
