@@ -1,12 +1,16 @@
 /* matrix.c - every function by every algorithm at every edge, bits checked.
  *
- * matrix [--target host|cuda] [--all] [--ranks LIST] [--types LIST] [--timeout-ms N] [--algo NAME]
+ * matrix [--target host|cuda] [--each | --all] [--ranks LIST] [--types LIST] [--timeout-ms N] [--algo NAME]
  *
- * A row fixes all factors below; by default rows are drawn from the seed so that any two levels of any two factors meet, for
- * each algorithm and for reductions and pure moves apart (a cover). --all: the whole product (hours), but for the factors that
- * are local to a rank, which are drawn. LIST: 2,3,8 or f32,i8. Each row is run twice, for both parities of the packets. */
+ * A row is a combination of levels of all factors (support/rows.h): algorithm, ranks, threads a team, where seq and rounds start, channels, function,
+ * type, operation, size, in place, alignment, root, data. By default rows are drawn from the seed so that any two levels of any two factors
+ * meet that can. --each: so that they meet for each kind of row, reductions and pure moves by each algorithm, alone. --all: the whole product
+ * (hours), but for the factors that are local to a rank, which are drawn. LIST: 2,3,8 or f32,i8. Each row is run twice, for both parities of
+ * the packets. What has met is counted from the rows that ran; a pair that has not is a failure. */
 #include "support/call.h"
 #include "support/device_memory.h"
+#include "support/hosts.h"
+#include "support/rows.h"
 
 #include "collectives/schedule.h"
 #include "comm.h"
@@ -16,244 +20,27 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Where the edges are. N: ranks; C: the row's channels (1 where the library chooses). */
-enum base {
-	BASE_ELEMENT,
-	BASE_UNIT,
-	BASE_VECTOR,
-	BASE_QUANTA,        /* one 16-byte quantum a share */
-	BASE_UNIT_EACH,     /* one unit a share and channel */
-	BASE_ROUNDING,      /* 512 bytes a channel: chunks are a multiple of it */
-	BASE_CHOICE_LOW,    /* where the host target's choice changes */
-	BASE_CHOICE_MIDDLE,
-	BASE_CHOICE_HIGH,
-	BASE_PACKETS,       /* packets of one channel full */
-	BASE_PACKETS_ALL,   /* of all C */
-	BASE_SHARES_ALL,    /* of all C with a share each */
-	BASE_LINE,
-	BASE_LINE_EACH,     /* one line a channel */
-	BASE_LINES,         /* lines of one channel full */
-	BASE_LINES_ALL,     /* of all C */
-	BASE_CHUNK,
-	BASE_CHUNK_EACH,    /* one chunk a channel */
-	BASE_SHARE_CHUNK,   /* one chunk a share */
-	BASE_SHARE_CHUNKS,  /* one a share and channel */
-	BASE_ROUNDS,        /* several rounds */
-	BASES
-};
+enum { MAX_ROWS = 8192, NEAR_ROWS = 3 /* of six operations */ };
 
-/* Rows of one kind. */
-struct cover {
-	const char *name;
-	int32_t algo;
-	uint32_t funcs[4], nfuncs;
-	uint32_t min_ranks;
-	uint32_t bases[BASES], nbases;
-};
-
-static const struct cover covers[] = {
-	{"reductions, one-shot", MRW_ALGO_ONESHOT, {MRW_FUNC_ALL_REDUCE, MRW_FUNC_REDUCE_SCATTER, MRW_FUNC_REDUCE, MRW_FUNC_REDUCE_SCATTER_V}, 4, 2,
-	 {BASE_ELEMENT, BASE_UNIT, BASE_VECTOR, BASE_UNIT_EACH, BASE_ROUNDING, BASE_PACKETS, BASE_PACKETS_ALL}, 7},
-	{"reductions, lines", MRW_ALGO_LINES, {MRW_FUNC_ALL_REDUCE}, 1, 2,
-	 {BASE_ELEMENT, BASE_UNIT, BASE_LINE, BASE_LINE_EACH, BASE_LINES, BASE_LINES_ALL}, 6},
-	{"reductions, two-shot", MRW_ALGO_TWOSHOT, {MRW_FUNC_ALL_REDUCE}, 1, 3,
-	 {BASE_ELEMENT, BASE_UNIT, BASE_VECTOR, BASE_QUANTA, BASE_UNIT_EACH, BASE_PACKETS, BASE_PACKETS_ALL, BASE_SHARES_ALL}, 8},
-	{"reductions, bulk", MRW_ALGO_BULK, {MRW_FUNC_ALL_REDUCE, MRW_FUNC_REDUCE_SCATTER, MRW_FUNC_REDUCE, MRW_FUNC_REDUCE_SCATTER_V}, 4, 2,
-	 {BASE_ELEMENT, BASE_UNIT, BASE_VECTOR, BASE_QUANTA, BASE_ROUNDING, BASE_CHUNK, BASE_CHUNK_EACH, BASE_SHARE_CHUNK,
-	  BASE_SHARE_CHUNKS, BASE_ROUNDS}, 10},
-	{"reductions, chosen", -1, {MRW_FUNC_ALL_REDUCE, MRW_FUNC_REDUCE_SCATTER, MRW_FUNC_REDUCE, MRW_FUNC_REDUCE_SCATTER_V}, 4, 1,
-	 {BASE_ELEMENT, BASE_VECTOR, BASE_CHOICE_LOW, BASE_CHOICE_MIDDLE, BASE_CHOICE_HIGH, BASE_PACKETS_ALL, BASE_ROUNDS}, 7},
-	{"moves, one-shot", MRW_ALGO_ONESHOT, {MRW_FUNC_BROADCAST, MRW_FUNC_ALL_GATHER}, 2, 2,
-	 {BASE_ELEMENT, BASE_UNIT, BASE_VECTOR, BASE_UNIT_EACH, BASE_PACKETS, BASE_PACKETS_ALL}, 6},
-	{"moves, bulk", MRW_ALGO_BULK, {MRW_FUNC_BROADCAST, MRW_FUNC_ALL_GATHER}, 2, 2,
-	 {BASE_ELEMENT, BASE_UNIT, BASE_VECTOR, BASE_QUANTA, BASE_ROUNDING, BASE_CHUNK, BASE_CHUNK_EACH, BASE_SHARE_CHUNK,
-	  BASE_SHARE_CHUNKS, BASE_ROUNDS}, 10},
-	{"moves, chosen", -1, {MRW_FUNC_BROADCAST, MRW_FUNC_ALL_GATHER}, 2, 1,
-	 {BASE_ELEMENT, BASE_CHOICE_LOW, BASE_CHOICE_MIDDLE, BASE_CHOICE_HIGH, BASE_PACKETS_ALL, BASE_ROUNDS}, 6},
-	{"barriers", -1, {MRW_FUNC_BARRIER}, 1, 1, {BASE_ELEMENT}, 1},
-};
-
-enum factor {
-	/* of a world */
-	FACTOR_RANKS,
-	FACTOR_TEAM,
-	FACTOR_SIDE,     /* channels side by side */
-	FACTOR_SEQ,
-	FACTOR_CAP,      /* channel cap: small or large */
-	WORLD_FACTORS,
-	/* of a call */
-	FACTOR_FUNC = WORLD_FACTORS,
-	FACTOR_TYPE,
-	FACTOR_OP,
-	FACTOR_BASE,
-	FACTOR_DELTA,
-	FACTOR_CHANNELS,
-	/* drawn with --all */
-	FACTOR_PLACE,    /* none, all, some in place */
-	FACTOR_ALIGN,    /* none, all by an element, all by a byte, mixed */
-	FACTOR_ROOT,     /* first, last, any */
-	FACTOR_STYLE,
-	FACTORS
-};
-
-enum { MAX_LEVELS = 16, MAX_ROWS = 4096, CHANNEL_LEVELS = 5 };
-
-struct row {
-	uint8_t level[FACTORS];
-	uint8_t cover;
-};
+/* The start; around the wrap; around a scrub. */
+static const uint32_t seqs[] = {1, 0u - NEAR_ROWS, 0x40000000u - NEAR_ROWS};
+static const uint64_t near_round = UINT64_MAX - 5;
 
 static struct {
-	enum marrow_target target;
-	uint32_t ranks[WORLD_MAX_RANKS], nranks;
-	enum marrow_type types[REFERENCE_TYPES];
-	uint32_t ntypes;
-	uint64_t timeout_ms, random;
+	struct rows_scope scope;
+	uint64_t timeout_ms;
 	const char *algo;  /* of the communicators */
-	bool all;
+	bool each, all;
 	/* rows of the world that runs */
 	struct row *rows;
 	size_t count;
-	uint64_t done;
+	uint64_t done, worlds;
 } matrix;
-
-static void levels_of(const struct cover *cover, uint32_t levels[FACTORS])
-{
-	bool host = matrix.target == MARROW_TARGET_HOST;
-	bool reduces = cover->funcs[0] == MRW_FUNC_ALL_REDUCE;
-	bool moves = cover->funcs[0] == MRW_FUNC_BROADCAST;
-	levels[FACTOR_RANKS] = matrix.nranks;
-	levels[FACTOR_TEAM] = levels[FACTOR_SIDE] = host ? 2 : 1;
-	levels[FACTOR_SEQ] = 3;
-	levels[FACTOR_CAP] = 2;
-	levels[FACTOR_FUNC] = cover->nfuncs;
-	levels[FACTOR_TYPE] = matrix.ntypes;
-	levels[FACTOR_OP] = reduces ? 7 : 1;
-	levels[FACTOR_BASE] = cover->nbases;
-	levels[FACTOR_DELTA] = 3;
-	levels[FACTOR_CHANNELS] = CHANNEL_LEVELS;
-	levels[FACTOR_PLACE] = 3;
-	levels[FACTOR_ALIGN] = 4;
-	levels[FACTOR_ROOT] = moves || cover->nfuncs == 4 ? 3 : 1;
-	levels[FACTOR_STYLE] = 2;
-}
-
-static uint32_t draw(uint32_t below)
-{
-	return (uint32_t)(world_random(&matrix.random) >> 32) % below;
-}
-
-/* Pairs of levels that have met. */
-static uint8_t met[FACTORS][MAX_LEVELS][FACTORS][MAX_LEVELS];
-
-static bool pair_met(uint32_t f, uint32_t i, uint32_t g, uint32_t j)
-{
-	return f < g ? met[f][i][g][j] : met[g][j][f][i];
-}
-
-/* The first pair, from a random place on, that has not met. */
-static bool find_pair(const uint32_t levels[FACTORS], uint32_t pair[4])
-{
-	uint32_t start = draw(FACTORS * FACTORS);
-	for (uint32_t k = 0; k < FACTORS * FACTORS; k++) {
-		uint32_t f = (start + k) % (FACTORS * FACTORS) / FACTORS, g = (start + k) % FACTORS;
-		for (uint32_t i = 0; f < g && i < levels[f]; i++)
-			for (uint32_t j = 0; j < levels[g]; j++)
-				if (!met[f][i][g][j]) {
-					pair[0] = f;
-					pair[1] = i;
-					pair[2] = g;
-					pair[3] = j;
-					return true;
-				}
-	}
-	return false;
-}
-
-/* The level of f that lets most pairs meet with the factors fixed so far; any of the best. */
-static uint32_t best_level(const struct row *row, const bool *fixed, uint32_t f, uint32_t levels)
-{
-	uint32_t start = draw(levels), best = start, most = 0;
-	for (uint32_t k = 0; k < levels; k++) {
-		uint32_t level = (start + k) % levels, fresh = 0;
-		for (uint32_t g = 0; g < FACTORS; g++)
-			fresh += fixed[g] && !pair_met(f, level, g, row->level[g]);
-		if (fresh > most) {
-			most = fresh;
-			best = level;
-		}
-	}
-	return best;
-}
-
-static uint32_t ranks_of(const struct row *row)
-{
-	return matrix.ranks[row->level[FACTOR_RANKS]];
-}
-
-/* Adds rows until all pairs of a cover have met. */
-static size_t cover_pairs(uint32_t index, struct row *rows, size_t room)
-{
-	uint32_t levels[FACTORS], pair[4], too_few = 0;
-	size_t count = 0;
-	levels_of(&covers[index], levels);
-	while (too_few < matrix.nranks && matrix.ranks[too_few] < covers[index].min_ranks)
-		too_few++;
-	if (too_few == matrix.nranks)
-		return 0;
-	levels[FACTOR_RANKS] -= too_few;
-	memset(met, 0, sizeof met);
-	while (find_pair(levels, pair) && count < room) {
-		struct row *row = &rows[count];
-		bool fixed[FACTORS] = {false};
-		memset(row, 0, sizeof *row);
-		row->cover = (uint8_t)index;
-		row->level[pair[0]] = (uint8_t)pair[1];
-		row->level[pair[2]] = (uint8_t)pair[3];
-		fixed[pair[0]] = fixed[pair[2]] = true;
-		for (uint32_t k = 0, first = draw(FACTORS); k < FACTORS; k++) {
-			uint32_t f = (first + k) % FACTORS;
-			if (fixed[f])
-				continue;
-			row->level[f] = (uint8_t)best_level(row, fixed, f, levels[f]);
-			fixed[f] = true;
-		}
-		for (uint32_t f = 0; f < FACTORS; f++)
-			for (uint32_t g = f + 1; g < FACTORS; g++)
-				met[f][row->level[f]][g][row->level[g]] = 1;
-		row->level[FACTOR_RANKS] = (uint8_t)(row->level[FACTOR_RANKS] + too_few);
-		count++;
-	}
-	return count;
-}
-
-/* The product of the call factors for one world. */
-static size_t cover_product(uint32_t index, const struct row *world, struct row *rows, size_t room)
-{
-	uint32_t levels[FACTORS];
-	size_t count = 0, total = 1;
-	levels_of(&covers[index], levels);
-	if (ranks_of(world) < covers[index].min_ranks)
-		return 0;
-	for (uint32_t f = WORLD_FACTORS; f < FACTOR_PLACE; f++)
-		total *= levels[f];
-	for (size_t code = 0; code < total && count < room; code++) {
-		struct row *row = &rows[count++];
-		size_t rest = code;
-		*row = *world;
-		row->cover = (uint8_t)index;
-		for (uint32_t f = WORLD_FACTORS; f < FACTORS; f++) {
-			row->level[f] = (uint8_t)(f < FACTOR_PLACE ? rest % levels[f] : draw(levels[f]));
-			rest /= f < FACTOR_PLACE ? levels[f] : 1;
-		}
-	}
-	return count;
-}
 
 static uint32_t channels_of(const struct row *row, const struct mrw_layout *l)
 {
-	static const uint32_t host[CHANNEL_LEVELS] = {0, 1, 2, 3, 5}, cuda[CHANNEL_LEVELS] = {0, 1, 3, 16, 64};
-	uint32_t channels = (matrix.target == MARROW_TARGET_HOST ? host : cuda)[row->level[FACTOR_CHANNELS]];
+	static const uint32_t host[ROWS_CHANNELS] = {0, 1, 2, 3, 5}, cuda[ROWS_CHANNELS] = {0, 1, 3, 16, 64};
+	uint32_t channels = (matrix.scope.target == MARROW_TARGET_HOST ? host : cuda)[row->level[FACTOR_CHANNELS]];
 	return channels < l->channels ? channels : l->channels;
 }
 
@@ -294,15 +81,15 @@ static struct mrw_layout layout_of(const struct world_rank *self)
 
 static struct call call_of(const struct world_rank *self, const struct row *row, const struct mrw_layout *l, uint64_t seed)
 {
-	const struct cover *cover = &covers[row->cover];
+	const struct row_kind *kind = rows_kind(row);
 	uint64_t s = seed, mixed = world_random(&s);
 	struct call c;
 	memset(&c, 0, sizeof c);
-	c.func = (enum mrw_func)cover->funcs[row->level[FACTOR_FUNC]];
-	c.type = matrix.types[row->level[FACTOR_TYPE]];
+	c.func = (enum mrw_func)row->level[FACTOR_FUNC];
+	c.type = matrix.scope.types[row->level[FACTOR_TYPE]];
 	c.op = row->level[FACTOR_OP];
 	c.channels = channels_of(row, l);
-	c.algo = cover->algo;
+	c.algo = kind->algo;
 	if (l->near_slots > 0) /* along rails: the two algorithms there are, and the library's choice */
 		c.algo = c.algo == MRW_ALGO_ONESHOT ? MRW_ALGO_RAILSHOT : c.algo == MRW_ALGO_BULK ? MRW_ALGO_RAIL : -1;
 	if (l->ring)
@@ -317,10 +104,10 @@ static struct call call_of(const struct world_rank *self, const struct row *row,
 	c.misaligned = row->level[FACTOR_ALIGN] < COUNT(aligns) ? aligns[row->level[FACTOR_ALIGN]] : (uint32_t)world_random(&s);
 	c.root = row->level[FACTOR_ROOT] == 0 ? 0 : row->level[FACTOR_ROOT] == 1 ? self->nranks - 1 : (uint32_t)(mixed >> 32) % self->nranks;
 	uint64_t elem = reference_type_bytes(c.type);
-	uint64_t bytes = base_bytes((enum base)cover->bases[row->level[FACTOR_BASE]], l, c.func, elem, self->nranks, c.channels);
+	uint64_t bytes = base_bytes((enum base)row->level[FACTOR_BASE], l, c.func, elem, self->nranks, c.channels);
 	uint64_t count = (bytes + elem - 1) / elem + row->level[FACTOR_DELTA];
 	c.count = c.func == MRW_FUNC_BARRIER || count == 0 ? 0 : count - 1; /* across hosts there are no lines */
-	if (matrix.target == MARROW_TARGET_CUDA && c.in_place == 0 && mixed >> 50 & 1)
+	if (matrix.scope.target == MARROW_TARGET_CUDA && c.in_place == 0 && mixed >> 50 & 1)
 		c.replays = 2;
 	return c;
 }
@@ -334,6 +121,18 @@ static size_t bytes_of(const struct call *c, uint32_t nranks)
 static uint64_t row_seed(size_t index)
 {
 	return world_seed() * 1000003 + index;
+}
+
+/* Back to where the world started, if that is near a wrap: all its operations are. All ranks: operations are over everywhere. Across hosts a
+ * message may still be on its way then: those worlds only start there. */
+static void set_back(struct world_rank *self)
+{
+	struct marrow_comm *comm = self->comms[0];
+	if (self->nranks == 1 || !self->world->set_seq || hosts_count(self->nranks) > 1)
+		return;
+	if (mrw_boot_barrier(comm->boot) != MARROW_SUCCESS || mrw_comm_set_seq(comm, self->world->seq, self->world->round) != MARROW_SUCCESS ||
+	    mrw_boot_barrier(comm->boot) != MARROW_SUCCESS)
+		world_fail(self, "cannot set seq back: %s", marrow_last_error(NULL));
 }
 
 static void run(struct world_rank *self)
@@ -351,83 +150,90 @@ static void run(struct world_rank *self)
 	for (size_t i = 0; i < 2 * matrix.count; i++) {
 		struct call c = call_of(self, &matrix.rows[i / 2], &l, row_seed(i));
 		bool failed = self->failed;
+		if (i > 0 && i % (2 * NEAR_ROWS) == 0)
+			set_back(self);
 		call_prepare(self, &buffers, &c);
 		call_issue(self, &buffers, &c);
 		call_check(self, &buffers, &c);
+		if (self->rank == 0 && !self->failed)
+			matrix.rows[i / 2].ran++;
 		if (self->failed && !failed)
-			world_fail(self, "above: %s; %u threads a team, channels %s, seq from %x, cap %u", covers[matrix.rows[i / 2].cover].name,
+			world_fail(self, "above: %s; %u threads a team, channels %s, seq from %x, cap %u", rows_kind(&matrix.rows[i / 2])->name,
 				   self->world->team_size, self->world->parallel_channels ? "side by side" : "in turn", self->world->seq,
 				   l.channels);
 	}
 	call_buffers_free(self, &buffers);
 }
 
+static uint32_t cap_of(uint32_t nranks, bool small)
+{
+	if (matrix.scope.target == MARROW_TARGET_CUDA)
+		return small ? 8 : 0;
+	/* Many ranks get many channels: slots, and with them the edges, become small. */
+	return small ? (nranks < 7 ? 16 : 32) : nranks < 7 ? 0 : 64;
+}
+
+/* Bytes that ranks fill, reduce and compare for the row, about; and what a call of many ranks takes however small, in such bytes. */
+static double cost_of(const struct row *row)
+{
+	uint32_t n = rows_ranks(&matrix.scope, row), cap = cap_of(n, row->level[FACTOR_CAP]), func = row->level[FACTOR_FUNC];
+	struct mrw_layout l = mrw_layout_make(n > 1 ? n : 2, cap ? cap : 4, MRW_HOST_STAGING_BUDGET);
+	uint64_t elem = reference_type_bytes(matrix.scope.types[row->level[FACTOR_TYPE]]);
+	double bytes = (double)base_bytes((enum base)row->level[FACTOR_BASE], &l, func, elem, n, channels_of(row, &l)) * n;
+	return 16384.0 * n + bytes * (func == MRW_FUNC_BROADCAST ? 2 : 2 + n);
+}
+
 /* Runs rows, which share their world factors. */
 static int run_world(struct row *rows, size_t count)
 {
-	static const uint32_t seqs[] = {1, 0u - 3, 0x40000000u - 3}; /* the start; around the wrap; around a scrub */
 	const uint8_t *level = rows[0].level;
-	struct world w = {.target = matrix.target, .ncomms = 1};
-	w.nranks = ranks_of(&rows[0]);
+	struct world w = {.target = matrix.scope.target, .ncomms = 1};
+	int failed;
+	w.nranks = rows_ranks(&matrix.scope, &rows[0]);
 	w.team_size = 1u + level[FACTOR_TEAM];
 	w.parallel_channels = level[FACTOR_SIDE];
 	w.timeout_ms = matrix.timeout_ms;
 	w.algo = matrix.algo;
 	w.set_seq = level[FACTOR_SEQ] != 0;
 	w.seq = seqs[level[FACTOR_SEQ]];
-	w.round = UINT64_MAX - 5;
-	/* Many ranks get many channels: slots, and with them the edges, become small. */
-	if (matrix.target == MARROW_TARGET_HOST)
-		w.max_ctas = level[FACTOR_CAP] ? (w.nranks < 7 ? 16 : 32) : w.nranks < 7 ? 0 : 64;
-	else
-		w.max_ctas = level[FACTOR_CAP] ? 8 : 0;
+	w.round = near_round;
+	w.max_ctas = cap_of(w.nranks, level[FACTOR_CAP]);
 	matrix.rows = rows;
 	matrix.count = count;
-	matrix.done += 2 * count;
-	return world_run(&w, run) != 0;
-}
-
-static int by_world(const void *a, const void *b)
-{
-	return memcmp(a, b, WORLD_FACTORS);
-}
-
-static int run_pairs(struct row *rows)
-{
-	size_t count = 0, first = 0;
-	int failed = 0;
-	for (uint32_t i = 0; i < COUNT(covers); i++)
-		count += cover_pairs(i, rows + count, MAX_ROWS - count);
-	qsort(rows, count, sizeof *rows, by_world);
-	for (size_t i = 1; i <= count; i++) {
-		if (i < count && by_world(&rows[first], &rows[i]) == 0)
-			continue;
-		failed += run_world(rows + first, i - first);
-		first = i;
+	matrix.worlds++;
+	failed = world_run(&w, run) != 0;
+	for (size_t i = 0; i < count; i++) {
+		matrix.done += rows[i].ran;
+		failed |= rows[i].ran != 2;
 	}
 	return failed;
 }
 
+static int run_cover(struct row *rows)
+{
+	size_t count = rows_cover(&matrix.scope, matrix.each, rows, MAX_ROWS), first = 0;
+	int failed = 0;
+	for (size_t i = 1; i <= count; i++) {
+		if (i < count && rows_by_world(&rows[first], &rows[i]) == 0)
+			continue;
+		failed += run_world(rows + first, i - first);
+		first = i;
+	}
+	struct rows_pairs pairs = rows_count_pairs(&matrix.scope, matrix.each, rows, count);
+	printf("%zu combinations in %llu worlds; %u of %u pairs of levels met%s%s\n", count, (unsigned long long)matrix.worlds, pairs.met,
+	       pairs.possible, pairs.missing[0] ? ", not: " : "", pairs.missing);
+	return failed + (pairs.met == 0 || pairs.met < pairs.possible);
+}
+
 static int run_product(struct row *rows, size_t room)
 {
-	uint32_t levels[FACTORS];
-	size_t worlds = 1;
+	static struct row worlds[1024];
+	size_t nworlds = rows_worlds(&matrix.scope, worlds, COUNT(worlds));
 	int failed = 0;
-	levels_of(&covers[0], levels);
-	for (uint32_t f = 0; f < WORLD_FACTORS; f++)
-		worlds *= levels[f];
-	for (size_t code = 0; code < worlds; code++) {
-		struct row world;
-		size_t rest = code;
-		memset(&world, 0, sizeof world);
-		for (uint32_t f = 0; f < WORLD_FACTORS; f++, rest /= levels[f - 1])
-			world.level[f] = (uint8_t)(rest % levels[f]);
-		for (uint32_t i = 0; i < COUNT(covers); i++) {
-			size_t count = cover_product(i, &world, rows, room);
-			if (count > 0)
-				failed += run_world(rows, count);
-		}
-		printf("world %zu of %zu, %llu operations so far\n", code + 1, worlds, (unsigned long long)matrix.done);
+	for (size_t i = 0; i < nworlds; i++) {
+		size_t count = rows_product(&matrix.scope, &worlds[i], rows, room);
+		failed += count == 0 || count == room ? 1 : run_world(rows, count);
+		printf("world %zu of %zu, %llu operations so far\n", i + 1, nworlds, (unsigned long long)matrix.done);
 		fflush(stdout);
 	}
 	return failed;
@@ -442,12 +248,12 @@ static int by_number(const void *a, const void *b)
 static uint32_t parse_ranks(char *list)
 {
 	uint32_t n = 0;
-	for (char *p = strtok(list, ","); p && n < COUNT(matrix.ranks); p = strtok(NULL, ",")) {
-		matrix.ranks[n] = (uint32_t)strtoul(p, NULL, 10);
-		if (matrix.ranks[n] < 1 || matrix.ranks[n++] > WORLD_MAX_RANKS)
+	for (char *p = strtok(list, ","); p && n < ROWS_MAX_LEVELS; p = strtok(NULL, ",")) {
+		matrix.scope.ranks[n] = (uint32_t)strtoul(p, NULL, 10);
+		if (matrix.scope.ranks[n] < 1 || matrix.scope.ranks[n++] > WORLD_MAX_RANKS)
 			return 0;
 	}
-	qsort(matrix.ranks, n, sizeof matrix.ranks[0], by_number);
+	qsort(matrix.scope.ranks, n, sizeof matrix.scope.ranks[0], by_number);
 	return n;
 }
 
@@ -460,7 +266,7 @@ static uint32_t parse_types(char *list)
 			type++;
 		if (type == REFERENCE_TYPES)
 			return 0;
-		matrix.types[n++] = (enum marrow_type)type;
+		matrix.scope.types[n++] = (enum marrow_type)type;
 	}
 	return n;
 }
@@ -468,22 +274,23 @@ static uint32_t parse_types(char *list)
 static bool parse(int argc, char **v)
 {
 	char host_ranks[] = "1,2,3,4,7,8,16", cuda_ranks[] = "2,4,8", *ranks = NULL;
-	matrix.target = MARROW_TARGET_HOST;
-	for (matrix.ntypes = 0; matrix.ntypes < REFERENCE_TYPES; matrix.ntypes++)
-		matrix.types[matrix.ntypes] = (enum marrow_type)matrix.ntypes;
+	matrix.scope.target = MARROW_TARGET_HOST;
+	for (matrix.scope.ntypes = 0; matrix.scope.ntypes < REFERENCE_TYPES; matrix.scope.ntypes++)
+		matrix.scope.types[matrix.scope.ntypes] = (enum marrow_type)matrix.scope.ntypes;
 	for (int i = 1; i < argc; i++) {
-		if (strcmp(v[i], "--all") == 0) {
-			matrix.all = true;
+		if (strcmp(v[i], "--all") == 0 || strcmp(v[i], "--each") == 0) {
+			matrix.all = matrix.all || strcmp(v[i], "--all") == 0;
+			matrix.each = true;
 			continue;
 		}
 		if (i + 1 == argc)
 			return false;
 		if (strcmp(v[i], "--target") == 0)
-			matrix.target = strcmp(v[++i], "cuda") == 0 ? MARROW_TARGET_CUDA : MARROW_TARGET_HOST;
+			matrix.scope.target = strcmp(v[++i], "cuda") == 0 ? MARROW_TARGET_CUDA : MARROW_TARGET_HOST;
 		else if (strcmp(v[i], "--ranks") == 0)
 			ranks = v[++i];
 		else if (strcmp(v[i], "--types") == 0)
-			matrix.ntypes = parse_types(v[++i]);
+			matrix.scope.ntypes = parse_types(v[++i]);
 		else if (strcmp(v[i], "--timeout-ms") == 0)
 			matrix.timeout_ms = strtoull(v[++i], NULL, 10);
 		else if (strcmp(v[i], "--algo") == 0)
@@ -491,29 +298,32 @@ static bool parse(int argc, char **v)
 		else
 			return false;
 	}
-	matrix.nranks = parse_ranks(ranks ? ranks : matrix.target == MARROW_TARGET_HOST ? host_ranks : cuda_ranks);
-	return matrix.nranks > 0 && matrix.ntypes > 0;
+	matrix.scope.nranks = parse_ranks(ranks ? ranks : matrix.scope.target == MARROW_TARGET_HOST ? host_ranks : cuda_ranks);
+	return matrix.scope.nranks > 0 && matrix.scope.ntypes > 0;
 }
 
 int main(int argc, char **v)
 {
 	if (!parse(argc, v)) {
-		fprintf(stderr, "usage: matrix [--target host|cuda] [--all] [--ranks 2,3] [--types f32,i8] [--timeout-ms N]\n");
+		fprintf(stderr, "usage: matrix [--target host|cuda] [--each | --all] [--ranks 2,3] [--types f32,i8] [--timeout-ms N] [--algo NAME]\n"
+				"Combinations drawn from MARROW_TEST_SEED in which any two levels of any two factors meet; --each: for each algorithm,\n"
+				"reductions and moves apart; --all: the whole product, which takes hours.\n");
 		return 2;
 	}
-	if (matrix.target == MARROW_TARGET_CUDA) {
+	if (matrix.scope.target == MARROW_TARGET_CUDA) {
 		const char *why;
 		if (world_gpus(&why) == 0) {
 			printf("skipped: %s\n", why);
 			return 77;
 		}
 	}
-	size_t room = matrix.all ? 1 << 17 : MAX_ROWS;
+	size_t room = matrix.all ? 1 << 20 : MAX_ROWS;
 	struct row *rows = malloc(room * sizeof *rows);
 	if (!rows)
 		return 1;
-	matrix.random = world_seed();
-	int failed = matrix.all ? run_product(rows, room) : run_pairs(rows);
+	matrix.scope.random = world_seed();
+	matrix.scope.cost = cost_of;
+	int failed = matrix.all ? run_product(rows, room) : run_cover(rows);
 	printf("%llu operations: %s\n", (unsigned long long)matrix.done, failed ? "FAILED" : "ok");
 	free(rows);
 	return failed ? 1 : 0;
