@@ -107,6 +107,15 @@ static enum marrow_status swap_fds(struct marrow_comm *comm, const struct mrw_in
 	return MARROW_SUCCESS;
 }
 
+/* Which GPU a rank has, after its name; "" on the host target. */
+static const char *name_device(const struct mrw_device_info *info, char *text, size_t bytes)
+{
+	text[0] = 0;
+	if (info->ordinal >= 0)
+		snprintf(text, bytes, " (device %d%s%s)", info->ordinal, info->bus[0] ? ", " : "", info->bus);
+	return text;
+}
+
 static enum marrow_status map_peers(struct marrow_comm *comm, const struct mrw_introduction *all, struct offer *offers, const int *fds)
 {
 	struct mrw_device *d = &comm->device;
@@ -121,10 +130,10 @@ static enum marrow_status map_peers(struct marrow_comm *comm, const struct mrw_i
 		offers[r].arena.fd = fds[r];
 		enum marrow_status status = d->runtime->arena_map(d, &offers[r].arena, near, &comm->peers[r]);
 		if (status != MARROW_SUCCESS) {
-			char why[MRW_ERROR_TEXT_BYTES];
+			char why[MRW_ERROR_TEXT_BYTES], mine[48], theirs[48];
 			snprintf(why, sizeof why, "%s", mrw_error_text());
-			return mrw_fail(status, "rank %u (device %d) cannot map the memory of %s (device %d): %s", comm->rank, d->info.ordinal,
-					mrw_boot_name(comm->boot, r), all[r].device.ordinal, why);
+			return mrw_fail(status, "rank %u%s cannot map the memory of %s%s: %s", comm->rank, name_device(&d->info, mine, sizeof mine),
+					mrw_boot_name(comm->boot, r), name_device(&all[r].device, theirs, sizeof theirs), why);
 		}
 		comm->args.arena[r] = comm->peers[r].base;
 	}

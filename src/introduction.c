@@ -141,8 +141,9 @@ enum marrow_status mrw_introductions_compare(struct marrow_comm *comm, struct mr
 	for (uint32_t r = 0; r < comm->nranks; r++)
 		for (uint32_t q = 0; q < r; q++)
 			if (all[r].device.shared && mrw_same_process(&all[q], &all[r]))
-				return mrw_fail(MARROW_INVALID_USAGE, "CUDA_LAUNCH_BLOCKING is set and ranks %u and %u share a process: the first launch "
-						"would wait for the second for ever; unset it", q, r);
+				return mrw_fail(MARROW_INVALID_USAGE, "CUDA_LAUNCH_BLOCKING=1 is set and %s shares its process with rank %u: the first "
+						"launch would wait for the second for ever; unset it, or start a process for each rank",
+						mrw_boot_name(comm->boot, q), r);
 	return MARROW_SUCCESS;
 }
 

@@ -190,8 +190,8 @@ static CUmemAllocationProp allocation(const struct mrw_device *d)
 	return p;
 }
 
-/* Reserves addresses for handle, maps it and opens it to the device. */
-static enum marrow_status map_handle(const struct mrw_device *d, CUmemGenericAllocationHandle handle, struct mrw_arena *arena)
+/* Reserves addresses for handle, maps it and opens it to the device. peers: it is a peer's, whose GPU may be out of reach. */
+static enum marrow_status map_handle(const struct mrw_device *d, CUmemGenericAllocationHandle handle, bool peers, struct mrw_arena *arena)
 {
 	CUdeviceptr at = 0;
 	CUmemAccessDesc access;
@@ -209,7 +209,8 @@ static enum marrow_status map_handle(const struct mrw_device *d, CUmemGenericAll
 	if (error != CUDA_SUCCESS) {
 		(void)driver.MemUnmap(at, arena->mapped);
 		(void)driver.MemAddressFree(at, arena->mapped);
-		return fail_driver(error, "cuMemSetAccess (do the two devices have peer access? see nvidia-smi topo -p2p rw)");
+		return fail_driver(error, !peers || error == CUDA_ERROR_OUT_OF_MEMORY ? "cuMemSetAccess" :
+			"cuMemSetAccess (have the two GPUs peer access? nvidia-smi topo -p2p w shows which have; choose such with CUDA_VISIBLE_DEVICES)");
 	}
 	arena->base = (uint8_t *)(uintptr_t)at;
 	return MARROW_SUCCESS;
@@ -225,7 +226,7 @@ static enum marrow_status arena_make(struct mrw_device *d, struct mrw_arena *are
 	TRY_DRIVER(MemCreate(&handle, arena->mapped, &p, 0));
 	arena->handle = handle;
 	TRY_DRIVER(MemExportToShareableHandle(&arena->fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-	return map_handle(d, handle, arena);
+	return map_handle(d, handle, false, arena);
 }
 
 static enum marrow_status arena_clear(struct mrw_device *d, struct mrw_arena *arena)
@@ -293,7 +294,7 @@ static enum marrow_status arena_import(struct mrw_device *d, int fd, struct mrw_
 {
 	CUmemGenericAllocationHandle handle;
 	TRY_DRIVER(MemImportFromShareableHandle(&handle, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-	enum marrow_status status = map_handle(d, handle, mine);
+	enum marrow_status status = map_handle(d, handle, true, mine);
 	(void)driver.MemRelease(handle);
 	return status;
 }
@@ -307,7 +308,7 @@ enum marrow_status mrw_cuda_arena_map(struct mrw_device *d, const struct mrw_are
 	mine->handle = 0;
 	mine->fd = -1;
 	pthread_mutex_lock(&mapping_lock);
-	status = same_process ? map_handle(d, theirs->handle, mine) : arena_import(d, theirs->fd, mine);
+	status = same_process ? map_handle(d, theirs->handle, true, mine) : arena_import(d, theirs->fd, mine);
 	pthread_mutex_unlock(&mapping_lock);
 	if (status != MARROW_SUCCESS)
 		mine->mapped = 0;
