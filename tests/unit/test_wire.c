@@ -1,6 +1,8 @@
-/* test_wire.c - the arena's layout for every number of ranks and channels: nothing overlaps, nothing exceeds the budget. */
+/* test_wire.c - the arena's layout for every number of ranks and channels: nothing overlaps, nothing exceeds the budget. Argument: ARCHITECTURE.md,
+ * whose table of one host's arenas is compared. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -289,8 +291,50 @@ static void causes_keep_their_parts(void **state)
 				}
 }
 
-int main(void)
+static const char *document;
+
+/* One host's arena on GPUs, as the document has it. */
+static void describe(uint32_t n, char *text, size_t bytes)
 {
+	struct mrw_layout l = mrw_layout_make(n, MRW_MAX_CHANNELS, MRW_STAGING_BUDGET);
+	const double KiB = 1024, MiB = 1024 * 1024;
+	uint64_t places = (uint64_t)l.channels * l.slots;
+	snprintf(text, bytes, "| %u | %.1f | %.1f | %.1f | %.1f | %.1f | %.0f | %.0f | %.1f | %u, %u |\n", n,
+		 (double)(places * 2 * l.packet_formats * l.units * sizeof(struct mrw_packet)) / MiB, (double)(places * 2 * l.lines * MRW_LINE_BYTES) / MiB,
+		 (double)(places * MRW_FORMATS * MRW_ROUND_SLOTS * l.chunk_bytes) / MiB, (double)(l.bytes - l.lanes_offset) / MiB, (double)l.bytes / MiB,
+		 (double)((uint64_t)l.channels * l.units * MRW_UNIT_BYTES) / KiB,
+		 (double)((uint64_t)l.channels * l.lines * MRW_LINE_UNITS * MRW_UNIT_BYTES) / KiB, (double)l.chunk_bytes / KiB, l.lanes, l.lane_chunk_bytes >> 10);
+}
+
+static void the_document_tells_the_truth(void **state)
+{
+	char line[512], want[512];
+	uint32_t n = 0;
+	(void)state;
+	if (!document)
+		skip();
+	FILE *f = fopen(document, "r");
+	assert_non_null(f);
+	while (n <= MRW_MAX_NEAR && fgets(line, sizeof line, f)) {
+		if (n == 0) {
+			n = strncmp(line, "| n | packets | lines |", 23) == 0 ? 1 : 0; /* a line of dashes follows */
+			continue;
+		}
+		if (n > 1) {
+			describe(n, want, sizeof want);
+			assert_string_equal(line, want);
+		}
+		n++;
+	}
+	/* The table ends there. */
+	assert_int_equal(n, MRW_MAX_NEAR + 1);
+	assert_true(fgets(line, sizeof line, f) && line[0] == '\n');
+	fclose(f);
+}
+
+int main(int argc, char **v)
+{
+	document = argc > 1 ? v[1] : NULL;
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(regions_are_disjoint),
 		cmocka_unit_test(rails_are_disjoint),
@@ -302,6 +346,7 @@ int main(void)
 		cmocka_unit_test(writers_have_slots_of_their_own),
 		cmocka_unit_test(control_words_are_disjoint),
 		cmocka_unit_test(causes_keep_their_parts),
+		cmocka_unit_test(the_document_tells_the_truth),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
