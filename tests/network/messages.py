@@ -22,8 +22,8 @@ def simulated(simulator, hosts, nics, ranks, output):
     for line in output.splitlines():
         if line.startswith("sent "):
             words = line.split()
-            # Not simulated: a ring whose counters go to neighbours in trees, too; transfers where not all ranks greet each other.
-            if not ("tree" in ways and words[4] == "ring" or ways and words[4] == "transfers"):
+            # Not simulated: transfers where not all ranks greet each other.
+            if not (ways and words[4] == "transfers"):
                 calls[tuple(words[1:8])].add(tuple(map(int, words[8:])))
     if int(ranks) % int(hosts):  # hosts of a description are alike
         return 0, 0
@@ -34,7 +34,8 @@ def simulated(simulator, hosts, nics, ranks, output):
     for (func, size, root, algo, cap, channels, chunk), sent in calls.items():
         cluster = (f"marrow-cluster 1\ntarget host\nhosts {hosts}\ngpus {int(ranks) // int(hosts)}\nnics {nics}\nchannels {cap}\n"
                    "nic_gb_s 1\nmemory_gb_s 1\nround_us 1\n")
-        run = subprocess.run([simulator, "--messages", "--collective", func, "--schedule", SCHEDULES.get(algo, algo),
+        schedule = "treering" if "tree" in ways and algo == "ring" else SCHEDULES.get(algo, algo)
+        run = subprocess.run([simulator, "--messages", "--collective", func, "--schedule", schedule,
                               "--sizes", size if func != "barrier" else "1", "--root", root, "-"],
                              input=cluster, capture_output=True, text=True)
         said = {tuple(map(int, m.groups())) for m in map(LINE.match, run.stdout.splitlines()) if m}

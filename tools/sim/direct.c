@@ -27,4 +27,4 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 		mrw_move_bulk_round(team, channel, a, t, t, c->chunks, mrw_exchanges(a->call.func, a->nranks));
 }
 
-const struct sim_schedule sim_direct = {"direct", MRW_ALGO_BULK, false, false, has, begin, round_of, NULL, NULL};
+const struct sim_schedule sim_direct = {"direct", MRW_ALGO_BULK, false, false, has, begin, round_of, NULL, NULL, false};

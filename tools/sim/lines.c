@@ -25,4 +25,4 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 		(void)mrw_lines_reduce_any(team, channel, a, 0, mrw_line_first(team));
 }
 
-const struct sim_schedule sim_lines = {"lines", MRW_ALGO_LINES, false, true, has, begin, round_of, NULL, NULL};
+const struct sim_schedule sim_lines = {"lines", MRW_ALGO_LINES, false, true, has, begin, round_of, NULL, NULL, false};

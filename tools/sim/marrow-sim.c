@@ -14,6 +14,7 @@ static const char usage[] =
 	"  --collective C,...  all_reduce (default), all_gather, reduce_scatter, broadcast, reduce, barrier, all_to_all\n"
 	"  --schedule S,...    oneshot, twoshot (packets), direct (chunks; everybody to everybody), railshot (packets), rail (chunks; within\n"
 	"                      hosts and along rails), ring (chunks), treeshot (packets), tree (chunks; two binary trees over the ring's order),\n"
+	"                      treering (all_gather, reduce_scatter: the ring that a communicator in trees has beside them),\n"
 	"                      lines (one host, all_reduce), transfers (all_to_all, up to 64 ranks); without it all that the library can take for\n"
 	"                      the call\n"
 	"  --ranks N,...       so many instead of what FILE says: multiples of its GPUs a host, up to 32768\n"
@@ -94,7 +95,7 @@ static bool read_list(struct options *o, const char *what, char *list)
 	char *rest = NULL;
 	for (char *word = strtok_r(list, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
 		if (strcmp(what, "--collective") == 0) {
-			if (o->nfuncs == MOST || (o->funcs[o->nfuncs++] = sim_func_find(word)) == MRW_FUNC_COUNT)
+			if (o->nfuncs == MOST || (o->funcs[o->nfuncs++] = sim_func_find(word)) == MRW_FUNC_END)
 				return false;
 		} else if (strcmp(what, "--schedule") == 0) {
 			if (o->nschedules == MOST || !(o->schedules[o->nschedules++] = sim_schedule_find(word)))

@@ -50,5 +50,5 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 		(void)mrw_units_take(team, channel, a, 0, first, count);
 }
 
-const struct sim_schedule sim_oneshot = {"oneshot", MRW_ALGO_ONESHOT, false, true, has, begin, round_of, NULL, NULL};
-const struct sim_schedule sim_twoshot = {"twoshot", MRW_ALGO_TWOSHOT, false, true, has_second, begin, round_of, NULL, NULL};
+const struct sim_schedule sim_oneshot = {"oneshot", MRW_ALGO_ONESHOT, false, true, has, begin, round_of, NULL, NULL, false};
+const struct sim_schedule sim_twoshot = {"twoshot", MRW_ALGO_TWOSHOT, false, true, has_second, begin, round_of, NULL, NULL, false};

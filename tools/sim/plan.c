@@ -164,17 +164,22 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	sim.gpus = (uint32_t)c->gpus;
 	for (uint32_t r = 0; r < n; r++)
 		host[r] = r / sim.gpus;
-	enum mrw_algo algo = call->schedule->algo;
-	sim.reach = mrw_reach_of(n, host, algo == MRW_ALGO_TRANSFERS ? -1 : (int32_t)algo);
-	bool as_wanted = algo == MRW_ALGO_RING				       ? sim.reach.ring
-			 : algo == MRW_ALGO_RAIL || algo == MRW_ALGO_RAILSHOT  ? sim.reach.rails
-			 : algo == MRW_ALGO_TREE || algo == MRW_ALGO_TREESHOT ? sim.reach.tree
-									       : true;
+	enum mrw_algo algo = call->schedule->algo, asked = call->schedule->beside_trees ? MRW_ALGO_TREE : algo;
+	sim.reach = mrw_reach_of(n, host, asked == MRW_ALGO_TRANSFERS ? -1 : (int32_t)asked);
+	bool as_wanted = asked == MRW_ALGO_RING				       ? sim.reach.ring
+			 : asked == MRW_ALGO_RAIL || asked == MRW_ALGO_RAILSHOT  ? sim.reach.rails
+			 : asked == MRW_ALGO_TREE || asked == MRW_ALGO_TREESHOT ? sim.reach.tree
+										 : true;
 	plan->refused = false;
+	if (!call->schedule->has(call->func)) {
+		char carried[160];
+		sim_schedule_funcs(call->schedule, carried, sizeof carried);
+		sim_fault("%s: not for such a call: the library has no such collective there, but %s", call->schedule->name, carried);
+		return false;
+	}
 	bool empty = call->bytes == 0 && call->func != MRW_FUNC_BARRIER;
-	if (!as_wanted || !call->schedule->has(call->func) || empty) {
-		sim_fault("%s: not for such a call: %s", call->schedule->name,
-			  empty ? "it has no bytes" : as_wanted ? "the library has no such collective there" : sim.reach.reason);
+	if (!as_wanted || empty) {
+		sim_fault("%s: not for such a call: %s", call->schedule->name, empty ? "it has no bytes" : sim.reach.reason);
 		return false;
 	}
 	if (call->root >= n) {
@@ -198,7 +203,8 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	a->uneven = straight;
 	a->ends[0] = call->root == 0 ? a->bytes : 0;
 	a->ends[1] = a->bytes;
-	uint64_t block = sim.reach.tree ? mrw_tree_part(a->bytes, 0).bytes : a->share_bytes ? a->share_bytes : a->bytes;
+	bool parts = algo == MRW_ALGO_TREE || algo == MRW_ALGO_TREESHOT;
+	uint64_t block = parts ? mrw_tree_part(a->bytes, 0).bytes : a->share_bytes ? a->share_bytes : a->bytes;
 	lay_out(c, call, plan, block, &cap);
 	if (algo == MRW_ALGO_TRANSFERS)
 		return plan_transfers(c, call, plan, cap, nics);
@@ -212,7 +218,7 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 		return false;
 	}
 	bool one = chosen.algo != MRW_ALGO_TWOSHOT || a->share_bytes == 0; /* packets: blocks are shares in a two-shot only */
-	uint64_t by_channels = sim.reach.tree ? block : one ? a->bytes : a->share_bytes;
+	uint64_t by_channels = parts ? block : one ? a->bytes : a->share_bytes;
 	a->units = call->schedule->packets ? (uint32_t)mrw_units_per_channel(by_channels, chosen.channels) : 0;
 	if (chosen.algo == MRW_ALGO_LINES)
 		a->units = (a->units + MRW_LINE_UNITS - 1) / MRW_LINE_UNITS * MRW_LINE_UNITS;

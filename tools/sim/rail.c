@@ -25,4 +25,4 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 		mrw_move_rail_round(team, channel, a, t, t, c->chunks, c->place);
 }
 
-const struct sim_schedule sim_rail = {"rail", MRW_ALGO_RAIL, true, false, has, begin, round_of, NULL, NULL};
+const struct sim_schedule sim_rail = {"rail", MRW_ALGO_RAIL, true, false, has, begin, round_of, NULL, NULL, false};

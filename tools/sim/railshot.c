@@ -56,4 +56,4 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 		(void)mrw_railshot_gather(team, channel, a, 0, r);
 }
 
-const struct sim_schedule sim_railshot = {"railshot", MRW_ALGO_RAILSHOT, true, true, has, begin, round_of, NULL, NULL};
+const struct sim_schedule sim_railshot = {"railshot", MRW_ALGO_RAILSHOT, true, true, has, begin, round_of, NULL, NULL, false};

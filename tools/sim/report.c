@@ -4,32 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-	uint32_t func;
-	const char *name;
-} funcs[] = {
-	{MRW_FUNC_ALL_REDUCE, "all_reduce"}, {MRW_FUNC_ALL_GATHER, "all_gather"}, {MRW_FUNC_REDUCE_SCATTER, "reduce_scatter"},
-	{MRW_FUNC_BROADCAST, "broadcast"}, {MRW_FUNC_REDUCE, "reduce"}, {MRW_FUNC_BARRIER, "barrier"},
-	{MRW_FUNC_ALL_TO_ALL, "all_to_all"},
-};
-enum { FUNCS = sizeof funcs / sizeof funcs[0] };
-
-const char *sim_func_name(uint32_t func)
-{
-	for (uint32_t i = 0; i < FUNCS; i++)
-		if (funcs[i].func == func)
-			return funcs[i].name;
-	return "?";
-}
-
-uint32_t sim_func_find(const char *name)
-{
-	for (uint32_t i = 0; i < FUNCS; i++)
-		if (strcmp(funcs[i].name, name) == 0)
-			return funcs[i].func;
-	return MRW_FUNC_COUNT;
-}
-
 bool sim_report_add(struct sim_report *r, const struct sim_row *row)
 {
 	if (r->count == r->room) {
@@ -251,7 +225,9 @@ static void draw_axes(const struct scale *x, const struct scale *y, const struct
 
 static void draw_group(const struct sim_report *r, uint32_t first, uint32_t end, int top, FILE *file)
 {
-	static const char *const colours[] = {"#c0392b", "#27742d", "#2a5db0", "#c9781d", "#7d3c98", "#117a7a", "#6b4a1f", "#d0399a", "#555555"};
+	static const char *const colours[] = {"#c0392b", "#27742d", "#2a5db0", "#c9781d", "#7d3c98", "#117a7a", "#6b4a1f", "#d0399a", "#555555", "#8a8a00",
+					      "#4a90d9"};
+	enum { COLOURS = sizeof colours / sizeof colours[0] };
 	struct scale x = {1e9, -1e9, LEFT, WIDTH - RIGHT}, y = {1e9, -1e9, HEIGHT - BOTTOM, TOP};
 	uint32_t count, line = 0;
 	for (uint32_t i = first; i < end; i++) {
@@ -278,8 +254,8 @@ static void draw_group(const struct sim_report *r, uint32_t first, uint32_t end,
 		}
 		if (!begun)
 			continue;
-		fprintf(file, "\" stroke=\"%s\"/>\n<text x=\"%d\" y=\"%u\" fill=\"%s\">%s</text>\n", colours[s % 9], LEFT + 12, TOP + 18 + 16 * line,
-			colours[s % 9], sim_schedules[s]->name);
+		fprintf(file, "\" stroke=\"%s\"/>\n<text x=\"%d\" y=\"%u\" fill=\"%s\">%s</text>\n", colours[s % COLOURS], LEFT + 12, TOP + 18 + 16 * line,
+			colours[s % COLOURS], sim_schedules[s]->name);
 		line++;
 	}
 	uint64_t *sizes = sizes_of(r, first, end, &count);

@@ -27,8 +27,5 @@ void sim_report_json(const struct sim_report *r, FILE *file);
 void sim_report_svg(const struct sim_report *r, FILE *file);
 /* Bus bandwidth in GB/s, as the perf programs count it. */
 double sim_bus_gb_s(const struct sim_row *row);
-const char *sim_func_name(uint32_t func);
-/* enum mrw_func, MRW_FUNC_COUNT: unknown. */
-uint32_t sim_func_find(const char *name);
 
 #endif

@@ -1,4 +1,5 @@
-/* ring.c - from neighbour to neighbour: reduce_ring.h and move_ring.h. */
+/* ring.c - from neighbour to neighbour: reduce_ring.h and move_ring.h; in a ring, and in the one that a communicator in trees has beside them for what
+ * trees have not: there a rank hears in each round from its neighbours in trees, too. */
 #include "vocabulary.h"
 #include "collectives/move_ring.h"
 #include "collectives/reduce_ring.h"
@@ -8,6 +9,11 @@ static bool has(uint32_t func)
 {
 	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST ||
 	       func == MRW_FUNC_REDUCE || func == MRW_FUNC_BARRIER;
+}
+
+static bool has_blocks(uint32_t func)
+{
+	return func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER;
 }
 
 static void begin(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c)
@@ -28,4 +34,5 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 	mrw_ring_next(&c->set, &c->step, a->nranks);
 }
 
-const struct sim_schedule sim_ring = {"ring", MRW_ALGO_RING, true, false, has, begin, round_of, NULL, NULL};
+const struct sim_schedule sim_ring = {"ring", MRW_ALGO_RING, true, false, has, begin, round_of, NULL, NULL, false};
+const struct sim_schedule sim_treering = {"treering", MRW_ALGO_RING, true, false, has_blocks, begin, round_of, NULL, NULL, true};

@@ -1,9 +1,10 @@
 #include "schedules.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const struct sim_schedule *const sim_schedules[] = {&sim_oneshot,  &sim_twoshot, &sim_direct, &sim_railshot, &sim_rail,
-							&sim_ring,     &sim_treeshot, &sim_tree,  &sim_lines,  &sim_transfers};
+							&sim_ring,     &sim_treering, &sim_treeshot, &sim_tree, &sim_lines, &sim_transfers};
 const uint32_t sim_schedule_count = sizeof sim_schedules / sizeof sim_schedules[0];
 
 const struct sim_schedule *sim_schedule_find(const char *name)
@@ -12,4 +13,38 @@ const struct sim_schedule *sim_schedule_find(const char *name)
 		if (strcmp(sim_schedules[i]->name, name) == 0)
 			return sim_schedules[i];
 	return NULL;
+}
+
+static const struct {
+	uint32_t func;
+	const char *name;
+} funcs[] = {
+	{MRW_FUNC_ALL_REDUCE, "all_reduce"}, {MRW_FUNC_ALL_GATHER, "all_gather"}, {MRW_FUNC_REDUCE_SCATTER, "reduce_scatter"},
+	{MRW_FUNC_BROADCAST, "broadcast"}, {MRW_FUNC_REDUCE, "reduce"}, {MRW_FUNC_BARRIER, "barrier"}, {MRW_FUNC_ALL_TO_ALL, "all_to_all"},
+};
+enum { FUNCS = sizeof funcs / sizeof funcs[0] };
+
+const char *sim_func_name(uint32_t func)
+{
+	for (uint32_t i = 0; i < FUNCS; i++)
+		if (funcs[i].func == func)
+			return funcs[i].name;
+	return "?";
+}
+
+uint32_t sim_func_find(const char *name)
+{
+	for (uint32_t i = 0; i < FUNCS; i++)
+		if (strcmp(funcs[i].name, name) == 0)
+			return funcs[i].func;
+	return MRW_FUNC_END;
+}
+
+void sim_schedule_funcs(const struct sim_schedule *s, char *text, size_t room)
+{
+	size_t at = 0;
+	text[0] = '\0';
+	for (uint32_t i = 0; i < FUNCS; i++)
+		if (s->has(funcs[i].func) && at < room)
+			at += (size_t)snprintf(text + at, room - at, "%s%s", at ? ", " : "", funcs[i].name);
 }

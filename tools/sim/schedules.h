@@ -35,13 +35,20 @@ struct sim_schedule {
 	/* Of what is made of transfers, which has neither begin nor round (transfers.c): sees what a step has for a peer before it leaves. NULL:
 	 * nobody looks. */
 	void (*leaves)(struct sim_parcel *p);
+	bool beside_trees;          /* in a communicator in trees, of which its peers are, not in one of its own algorithm */
 };
 
-extern const struct sim_schedule sim_oneshot, sim_twoshot, sim_direct, sim_railshot, sim_rail, sim_ring, sim_treeshot, sim_tree, sim_lines,
-	sim_transfers;
+extern const struct sim_schedule sim_oneshot, sim_twoshot, sim_direct, sim_railshot, sim_rail, sim_ring, sim_treering, sim_treeshot, sim_tree,
+	sim_lines, sim_transfers;
 extern const struct sim_schedule *const sim_schedules[];
 extern const uint32_t sim_schedule_count;
 /* NULL: no such name. */
 const struct sim_schedule *sim_schedule_find(const char *name);
+/* Of enum mrw_func. */
+const char *sim_func_name(uint32_t func);
+/* MRW_FUNC_END: unknown. */
+uint32_t sim_func_find(const char *name);
+/* Names of what a schedule carries, with commas between, as far as there is room. */
+void sim_schedule_funcs(const struct sim_schedule *s, char *text, size_t room);
 
 #endif

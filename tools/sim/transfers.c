@@ -378,4 +378,4 @@ static bool has(uint32_t func)
 	return func == MRW_FUNC_ALL_TO_ALL;
 }
 
-const struct sim_schedule sim_transfers = {"transfers", MRW_ALGO_TRANSFERS, false, false, has, NULL, NULL, NULL, NULL};
+const struct sim_schedule sim_transfers = {"transfers", MRW_ALGO_TRANSFERS, false, false, has, NULL, NULL, NULL, NULL, false};

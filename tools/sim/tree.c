@@ -25,4 +25,4 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 			mrw_move_tree_round(team, k, channel, a, t, c->flow[k], t);
 }
 
-const struct sim_schedule sim_tree = {"tree", MRW_ALGO_TREE, true, false, has, begin, round_of, NULL, NULL};
+const struct sim_schedule sim_tree = {"tree", MRW_ALGO_TREE, true, false, has, begin, round_of, NULL, NULL, false};

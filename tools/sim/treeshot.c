@@ -56,4 +56,4 @@ static void round_of(const struct mrw_team *team, const struct mrw_args *a, uint
 	}
 }
 
-const struct sim_schedule sim_treeshot = {"treeshot", MRW_ALGO_TREESHOT, true, true, has, begin, round_of, arrives, NULL};
+const struct sim_schedule sim_treeshot = {"treeshot", MRW_ALGO_TREESHOT, true, true, has, begin, round_of, arrives, NULL, false};
