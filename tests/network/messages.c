@@ -216,26 +216,34 @@ static void predict(const struct mrw_args *a, uint32_t rank, uint32_t p, struct 
 	}
 }
 
-/* What rank sends p over each of its NICs when all send each other bytes, as the pair's transfer of this number: for what it sends, and for
- * what it receives. Peers greet each other. */
-static void predict_exchange(const struct mrw_layout *l, bool peers, uint64_t number, uint64_t bytes, uint32_t count, struct traffic *nics)
+/* A transfer of an ordered pair: its number there, which counts from init on. */
+struct passage {
+	bool is;
+	uint64_t number, bytes;
+};
+
+/* What rank sends p over each of its NICs in a call that is made of transfers: for what it sends, and for what it receives. greets: peers do. */
+static void predict_exchange(const struct mrw_layout *l, bool greets, struct passage out, struct passage in, uint32_t count, struct traffic *nics)
 {
-	uint64_t size = mrw_transfer_chunk_bytes(l, bytes);
-	struct traffic *home = &nics[(number & (l->lanes - 1)) % count];
-	if (peers)
+	if (greets)
 		add(&nics[0], sizeof(struct mrw_greeting));
-	add(home, sizeof(struct mrw_line));
-	add(home, sizeof(struct mrw_line));
-	if (bytes <= mrw_transfer_small(l, false)) {
-		if (bytes > 0)
-			add(home, (bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES * sizeof(struct mrw_packet));
-		return;
-	}
-	for (uint64_t at = 0; at < bytes; at += size) {
-		struct traffic *t = &nics[((number + at / size) & (l->lanes - 1)) % count];
-		add(t, bytes - at < size ? bytes - at : size);
-		add(t, 8); /* the count behind it */
-		add(t, 8); /* the credit for one that came */
+	for (int way = 0; way < 2; way++) {
+		struct passage x = way == 0 ? out : in;
+		uint64_t size = mrw_transfer_chunk_bytes(l, x.bytes);
+		struct traffic *home = &nics[(x.number & (l->lanes - 1)) % count];
+		if (x.is)
+			add(home, sizeof(struct mrw_line));
+		if (x.is && x.bytes <= mrw_transfer_small(l, false)) {
+			if (way == 0 && x.bytes > 0)
+				add(home, (x.bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES * sizeof(struct mrw_packet));
+			continue;
+		}
+		for (uint64_t at = 0; x.is && at < x.bytes; at += size) {
+			struct traffic *t = &nics[((x.number + at / size) & (l->lanes - 1)) % count];
+			if (way == 0)
+				add(t, x.bytes - at < size ? x.bytes - at : size);
+			add(t, 8); /* the count behind it, or the credit for one that came */
+		}
 	}
 }
 
@@ -278,11 +286,14 @@ static void tell(const struct world_rank *self, const struct mrw_args *a, uint32
 			       self->rank, p, n, (unsigned long long)t[n].requests, (unsigned long long)t[n].bytes);
 }
 
-/* Of a reduce_scatter_v: nothing for rank 1, the largest block for rank 2, less for the others. */
-static void counts_of(const struct world_rank *self, uint64_t most, size_t *counts)
+/* Blocks that differ, as messages.py tells the simulator: nothing for rank 1, the largest for rank 2, less for the others. Returns their sum. */
+static uint64_t counts_of(const struct world_rank *self, uint64_t most, size_t *counts)
 {
+	static const uint32_t parts[] = {3, 0, 8, 1, 1};
+	uint64_t all = 0;
 	for (uint32_t r = 0; r < self->nranks; r++)
-		counts[r] = r == 1 ? 0 : r == 2 ? most : most / (r + 2);
+		all += counts[r] = most / 8 * parts[r % 5];
+	return all;
 }
 
 static bool make_call(struct world_rank *self, const struct step *s, const uint8_t *send, uint8_t *recv, uint64_t (*before)[MRW_MAX_NICS],
@@ -315,36 +326,118 @@ static bool make_call(struct world_rank *self, const struct step *s, const uint8
 	return true;
 }
 
-/* The same of an exchange. The simulator's pairs have made no transfer yet: by one NIC that does not matter. */
-static void tell_exchange(const struct world_rank *self, uint64_t number, uint64_t bytes, uint32_t p, const struct traffic *t)
+/* Calls that are made of transfers; bytes: of the largest block. MRW_FUNC_TRANSFERS: a send to the right, a recv from the left. */
+struct exchange {
+	enum mrw_func func;
+	uint64_t bytes;
+	uint32_t root;
+};
+
+static const struct exchange exchanges[] = {
+	{MRW_FUNC_ALL_TO_ALL, 0, 0}, {MRW_FUNC_ALL_TO_ALL, 1, 0}, {MRW_FUNC_ALL_TO_ALL, 100, 0}, {MRW_FUNC_ALL_TO_ALL, 512, 0},
+	{MRW_FUNC_ALL_TO_ALL, 513, 0}, {MRW_FUNC_ALL_TO_ALL, 100000, 0}, {MRW_FUNC_ALL_TO_ALL, 1 << 20, 0},
+	{MRW_FUNC_GATHER, 100, 1}, {MRW_FUNC_GATHER, 300000, 2}, {MRW_FUNC_SCATTER, 100, 3}, {MRW_FUNC_SCATTER, 300000, 0},
+	{MRW_FUNC_ALL_GATHER_V, 80, 0}, {MRW_FUNC_ALL_GATHER_V, 800000, 0}, {MRW_FUNC_ALL_TO_ALL_V, 80, 0}, {MRW_FUNC_ALL_TO_ALL_V, 800000, 0},
+	{MRW_FUNC_TRANSFERS, 400, 0}, {MRW_FUNC_TRANSFERS, 1000000, 0},
+};
+enum { EXCHANGES = sizeof exchanges / sizeof exchanges[0] };
+
+/* What src sends dst. */
+static struct passage passage_of(const struct exchange *x, const size_t *counts, uint32_t n, uint32_t src, uint32_t dst)
+{
+	struct passage p = {true, 0, x->bytes};
+	if (x->func == MRW_FUNC_GATHER)
+		p.is = dst == x->root;
+	else if (x->func == MRW_FUNC_SCATTER)
+		p.is = src == x->root;
+	else if (x->func == MRW_FUNC_TRANSFERS)
+		p.is = (src + 1) % n == dst;
+	else if (x->func != MRW_FUNC_ALL_TO_ALL)
+		p.bytes = counts[x->func == MRW_FUNC_ALL_GATHER_V ? src : dst];
+	return p;
+}
+
+static enum marrow_status send_recv(struct marrow_comm *comm, const uint8_t *send, uint8_t *recv, uint64_t bytes, uint32_t rank, uint32_t n)
+{
+	enum marrow_status sent, received, ended;
+	if (marrow_group_start() != MARROW_SUCCESS)
+		return MARROW_INTERNAL_ERROR;
+	sent = marrow_send(send, bytes, MARROW_INT8, (rank + 1) % n, comm, NULL);
+	received = marrow_recv(recv, bytes, MARROW_INT8, (rank + n - 1) % n, comm, NULL);
+	ended = marrow_group_end();
+	return sent != MARROW_SUCCESS ? sent : received != MARROW_SUCCESS ? received : ended;
+}
+
+static enum marrow_status exchange(struct world_rank *self, const struct exchange *x, const size_t *counts, const uint8_t *send, uint8_t *recv)
+{
+	struct marrow_comm *comm = self->comms[0];
+	size_t displs[WORLD_MAX_RANKS], mine[WORLD_MAX_RANKS], theirs[WORLD_MAX_RANKS], at = 0;
+	for (uint32_t r = 0; r < self->nranks; at += counts[r++]) {
+		displs[r] = at;
+		mine[r] = counts[self->rank];
+		theirs[r] = r * counts[self->rank];
+	}
+	switch (x->func) {
+	case MRW_FUNC_GATHER:
+		return marrow_gather(send, recv, x->bytes, MARROW_INT8, x->root, comm, NULL);
+	case MRW_FUNC_SCATTER:
+		return marrow_scatter(send, recv, x->bytes, MARROW_INT8, x->root, comm, NULL);
+	case MRW_FUNC_ALL_GATHER_V:
+		return marrow_all_gather_v(send, recv, counts, displs, MARROW_INT8, comm, NULL);
+	case MRW_FUNC_ALL_TO_ALL_V:
+		return marrow_all_to_all_v(send, counts, displs, recv, mine, theirs, MARROW_INT8, comm, NULL);
+	case MRW_FUNC_TRANSFERS:
+		return send_recv(comm, send, recv, x->bytes, self->rank, self->nranks);
+	default:
+		return marrow_all_to_all(send, recv, x->bytes, MARROW_INT8, comm, NULL);
+	}
+}
+
+/* For the simulator. Its pairs have made no transfer yet: by one NIC that does not matter. */
+static void tell_exchange(const struct world_rank *self, const struct exchange *x, uint64_t all, struct passage out, struct passage in, uint32_t p,
+			  const struct traffic *t)
 {
 	const struct marrow_comm *comm = self->comms[0];
 	const struct mrw_layout *l = &comm->args.layout;
-	uint32_t nics = comm->args.far->nics, chunk = bytes <= mrw_transfer_small(l, false) ? 0 : mrw_transfer_chunk_bytes(l, bytes);
-	for (uint32_t n = 0; bytes > 0 && (nics == 1 || number % l->lanes == 0) && n < nics; n++)
+	uint32_t nics = comm->args.far->nics, chunk = x->bytes <= mrw_transfer_small(l, false) ? 0 : mrw_transfer_chunk_bytes(l, x->bytes);
+	bool begins = out.number % l->lanes == 0 && in.number % l->lanes == 0;
+	for (uint32_t n = 0; all > 0 && (nics == 1 || begins) && n < nics; n++)
 		if (t[n].requests > 0)
-			printf("sent all_to_all %llu 0 transfers %u 1 %u %u %u %u %llu %llu\n", (unsigned long long)bytes * self->nranks,
-			       comm->channel_cap, chunk, self->rank, p, n, (unsigned long long)t[n].requests, (unsigned long long)t[n].bytes);
+			printf("sent %s %llu %u transfers %u 1 %u %u %u %u %llu %llu\n", x->func == MRW_FUNC_TRANSFERS ? "send_recv" : mrw_func_name(x->func),
+			       (unsigned long long)all, x->root, comm->channel_cap, chunk, self->rank, p, n, (unsigned long long)t[n].requests,
+			       (unsigned long long)t[n].bytes);
 }
 
 static void make_exchanges(struct world_rank *self, const uint8_t *send, uint8_t *recv, uint64_t (*before)[MRW_MAX_NICS],
 			   struct traffic (*expected)[MRW_MAX_NICS])
 {
-	static const uint64_t bytes[] = {0, 1, 100, 512, 513, 100000, 1 << 20};
+	uint64_t number[WORLD_MAX_RANKS][2] = {{0}};
 	struct marrow_comm *comm = self->comms[0];
 	const struct mrw_far *far = comm->args.far;
-	for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
-		if (bytes[i] * self->nranks > ROOM)
+	uint32_t rank = self->rank, n = self->nranks;
+	for (const struct exchange *x = exchanges; x < exchanges + EXCHANGES; x++) {
+		size_t counts[WORLD_MAX_RANKS];
+		uint64_t all = counts_of(self, x->bytes, counts);
+		if (x->func == MRW_FUNC_TRANSFERS)
+			all = x->bytes;
+		else if (x->func != MRW_FUNC_ALL_GATHER_V && x->func != MRW_FUNC_ALL_TO_ALL_V)
+			all = x->bytes * n;
+		if (x->bytes * n > ROOM)
 			abort();
-		if (marrow_all_to_all(send, recv, bytes[i], MARROW_INT8, comm, NULL) != MARROW_SUCCESS)
-			world_fail(self, "all_to_all: %s", marrow_last_error(comm));
-		for (uint32_t p = 0; p < self->nranks; p++) {
+		if (exchange(self, x, counts, send, recv) != MARROW_SUCCESS)
+			world_fail(self, "%s: %s", mrw_func_name(x->func), marrow_last_error(comm));
+		for (uint32_t p = 0; p < n; p++) {
 			struct traffic t[MRW_MAX_NICS] = {{0, 0}};
+			struct passage out = passage_of(x, counts, n, rank, p), in = passage_of(x, counts, n, p, rank);
 			if (!far->peer[p].queue[0])
 				continue;
-			predict_exchange(&comm->args.layout, far->peer[p].path == MRW_PATH_FAR, i, bytes[i], far->nics, t);
-			count(self, "all_to_all", bytes[i], before, expected, p, t);
-			tell_exchange(self, i, bytes[i], p, t);
+			out.number = number[p][0];
+			in.number = number[p][1];
+			predict_exchange(&comm->args.layout, far->peer[p].path == MRW_PATH_FAR && x->func != MRW_FUNC_TRANSFERS, out, in, far->nics, t);
+			number[p][0] += out.is;
+			number[p][1] += in.is;
+			count(self, mrw_func_name(x->func), x->bytes, before, expected, p, t);
+			tell_exchange(self, x, all, out, in, p, t);
 		}
 	}
 }

@@ -119,7 +119,7 @@ static void schedules_are_complete(void **state)
 			for (size_t b = 0; b < COUNT(sizes); b++)
 				for (uint32_t s = 0; s < sim_schedule_count; s++) {
 					struct sim_cluster c = cluster_of(shapes[k][0], shapes[k][1], shapes[k][2]);
-					struct sim_call call = {sim_schedules[s], funcs[f], 0, sizes[b], 0, 0};
+					struct sim_call call = {sim_schedules[s], funcs[f], 0, sizes[b], 0, 0, NULL, 0, 0};
 					struct sim_answer a;
 					call.root = (uint32_t)(shapes[k][0] * shapes[k][1] - 1 - b % 2);
 					if (!call.schedule->has(call.func) || (call.schedule->several_hosts && c.hosts == 1) ||

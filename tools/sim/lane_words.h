@@ -9,6 +9,7 @@
 
 #include "vocabulary.h"
 #include "cluster.h"
+#include "pairs.h"
 #include "parcel.h"
 #include "collectives/routes.h"
 #include "device/stall.h"
@@ -22,43 +23,58 @@ struct mrw_queue {
 static struct {
 	struct sim_parcel *parcel;
 	uint8_t *memory;            /* of all arenas */
-	uint64_t block;             /* bytes of a rank's block */
 	bool cuda;
+	uint32_t source;            /* rank whose bytes the step takes */
 	struct mrw_queue *queues;   /* [(rank * n + peer) * lanes + lane] */
 	uint64_t near;              /* bytes for a rank of this host */
 	bool no_memory;
-	uint64_t grain, grains;     /* pieces of the output that are told apart: bytes, number in all */
-	uint64_t *seen, *got;       /* [rank * words] a bit for each piece that is there; [rank] bytes of them */
+	uint64_t grains;            /* pieces of a transfer that are told apart, at most */
+	uint64_t *seen, *got;       /* [rank * words] a bit for each piece of each source that is there; [rank] bytes of them */
 } sim_lanes;
 
-/* Stands for bytes at offset of the block that src sends dst. */
-static uint64_t sim_piece(uint32_t src, uint32_t dst, uint64_t offset, uint64_t bytes)
+/* Stands for bytes at offset of src's input. */
+static uint64_t sim_piece(uint32_t src, uint64_t offset, uint64_t bytes)
 {
-	uint64_t x = ((uint64_t)src << 32 | dst) * 0x9e3779b97f4a7c15u ^ (offset + 1) * 0xbf58476d1ce4e5b9u ^ (bytes + 1) * 0x94d049bb133111ebu;
+	uint64_t x = (uint64_t)(src + 1) * 0x9e3779b97f4a7c15u ^ (offset + 1) * 0xbf58476d1ce4e5b9u ^ (bytes + 1) * 0x94d049bb133111ebu;
 	x ^= x >> 31;
 	return (x * 0xd6e8feb86659fd93u) | 1;
 }
 
 static uint64_t sim_take_in(const uint8_t *at, uint64_t bytes)
 {
-	uint64_t offset = (uint64_t)(at - SIM_IN);
-	return sim_piece(sim.args.rank, (uint32_t)(offset / sim_lanes.block), offset % sim_lanes.block, bytes);
+	return sim_piece(sim.args.rank, (uint64_t)(at - SIM_IN), bytes);
+}
+
+/* Pieces that a transfer of so many bytes comes in have their beginnings at multiples of this. */
+static uint64_t sim_grain(uint64_t bytes)
+{
+	return mrw_transfer_width(&sim.args.layout, bytes, sim_lanes.cuda) > 0 ? MRW_TRANSFER_GRAIN : MRW_UNIT_BYTES;
+}
+
+static uint64_t sim_seen_words(void)
+{
+	return (sim.args.nranks * sim_lanes.grains + 63) / 64;
 }
 
 static void sim_put_out(const uint8_t *at, uint64_t bytes, uint64_t piece)
 {
-	uint64_t offset = (uint64_t)(at - SIM_OUT), rank = sim.args.rank, words = (sim_lanes.grains + 63) / 64;
-	uint32_t src = (uint32_t)(offset / sim_lanes.block);
-	uint64_t per = (sim_lanes.block + sim_lanes.grain - 1) / sim_lanes.grain, place = src * per + offset % sim_lanes.block / sim_lanes.grain;
-	if (piece != sim_piece(src, sim.args.rank, offset % sim_lanes.block, bytes)) {
-		sim_fault("rank %u takes for %llu bytes at %llu of rank %u's block what is something else", sim.args.rank, (unsigned long long)bytes,
-			  (unsigned long long)(offset % sim_lanes.block), src);
+	uint32_t src = sim_lanes.source, rank = sim.args.rank;
+	struct sim_move m = sim_move_of(&sim.args, src, rank);
+	uint64_t offset = (uint64_t)(at - SIM_OUT) - m.to, place = src * sim_lanes.grains + offset / sim_grain(m.bytes);
+	if (!m.is || offset >= m.bytes || bytes > m.bytes - offset) {
+		sim_fault("rank %u puts %llu bytes of rank %u at %llu of its output, where they do not belong", rank, (unsigned long long)bytes, src,
+			  (unsigned long long)(offset + m.to));
 		return;
 	}
-	if (sim_lanes.seen[rank * words + place / 64] >> place % 64 & 1)
-		sim_fault("rank %u gets the bytes at %llu of rank %u's block twice", sim.args.rank, (unsigned long long)(offset % sim_lanes.block),
-			  src);
-	sim_lanes.seen[rank * words + place / 64] |= 1ull << place % 64;
+	if (piece != sim_piece(src, m.from + offset, bytes)) {
+		sim_fault("rank %u takes for %llu bytes at %llu of rank %u's block what is something else", rank, (unsigned long long)bytes,
+			  (unsigned long long)offset, src);
+		return;
+	}
+	uint64_t *word = &sim_lanes.seen[rank * sim_seen_words() + place / 64];
+	if (*word >> place % 64 & 1)
+		sim_fault("rank %u gets the bytes at %llu of rank %u's block twice", rank, (unsigned long long)offset, src);
+	*word |= 1ull << place % 64;
 	sim_lanes.got[rank] += bytes;
 }
 

@@ -11,15 +11,20 @@ static const char usage[] =
 	"Runs the library's own schedules on the cluster that FILE (- for standard input) describes, as discrete events: time, bytes on each\n"
 	"class of links, memory and queue pairs of a rank, rounds of the bootstrap. Checks that every rank ends with every contribution exactly\n"
 	"once, and that nobody waits for ever; says else who lacks what, or waits for whom.\n"
-	"  --collective C,...  all_reduce (default), all_gather, reduce_scatter, broadcast, reduce, barrier, all_to_all\n"
+	"  --collective C,...  all_reduce (default), all_gather, reduce_scatter, broadcast, reduce, barrier, all_to_all, all_to_all_v,\n"
+	"                      all_gather_v, gather, scatter, send_recv (each rank sends to its right neighbour, and receives from its left one)\n"
 	"  --schedule S,...    oneshot, twoshot (packets), direct (chunks; everybody to everybody), railshot (packets), rail (chunks; within\n"
 	"                      hosts and along rails), ring (chunks), treeshot (packets), tree (chunks; two binary trees over the ring's order),\n"
 	"                      treering (all_gather, reduce_scatter: the ring that a communicator in trees has beside them),\n"
-	"                      lines (one host, all_reduce), transfers (all_to_all, up to 64 ranks); without it all that the library can take for\n"
-	"                      the call\n"
+	"                      lines (one host, all_reduce), transfers (all_to_all and what follows it, up to 64 ranks); without it all that the\n"
+	"                      library can take for the call\n"
 	"  --ranks N,...       so many instead of what FILE says: multiples of its GPUs a host, up to 32768\n"
-	"  --sizes A[:B[:F]]   bytes of the whole buffer: A to B, each F times the one before (default 1K:1G:4); K, M, G. A barrier has none\n"
-	"  --root R            of broadcast and reduce\n"
+	"  --sizes A[:B[:F]]   bytes of the whole buffer (with the blocks of all ranks; of send_recv what each sends): A to B, each F times the\n"
+	"                      one before (default 1K:1G:4); K, M, G. A barrier has none\n"
+	"  --root R            of broadcast, reduce, gather and scatter\n"
+	"  --counts W,...      of all_to_all_v, all_gather_v: blocks are to each other as these whole numbers, rank 0's first, and again from the\n"
+	"                      beginning for more ranks (all_to_all_v: of what each sends; a large one makes a hot receiver). Default 1: all alike\n"
+	"  --shift K           of send_recv: to the rank K places on instead\n"
 	"  --channels N        instead of the library's choice (beyond its 64 ranks: one)\n"
 	"  --chunk BYTES       beyond 64 ranks: chunks of at least so many bytes, where blocks are not smaller (default 64K)\n"
 	"  --set 'WORD VALUE'  a line more for FILE, such as 'straggler 7 times 3 late_us 50' or 'nic_gb_s 12'\n"
@@ -35,11 +40,13 @@ static const char usage[] =
 
 enum form { TABLE, CSV, JSON, SVG, MESSAGES };
 
-enum { MOST = 16, SETS = 32 };
+enum { MOST = 16, SETS = 32, COUNTS = 64, LARGEST_COUNT = 1 << 20 };
 
 struct options {
 	enum form form;
-	uint32_t funcs[MOST], nfuncs, ranks[MOST], nranks, nschedules, nsets, root, channels, chunk;
+	uint32_t funcs[MOST], nfuncs, ranks[MOST], nranks, nschedules, nsets, root, channels, chunk, shift;
+	uint32_t counts[COUNTS], ncounts;
+	char counts_text[8 * COUNTS];
 	const struct sim_schedule *schedules[MOST];
 	const char *sets[SETS];
 	uint64_t from, to;
@@ -100,9 +107,30 @@ static bool read_list(struct options *o, const char *what, char *list)
 		} else if (strcmp(what, "--schedule") == 0) {
 			if (o->nschedules == MOST || !(o->schedules[o->nschedules++] = sim_schedule_find(word)))
 				return false;
+		} else if (strcmp(what, "--counts") == 0) {
+			if (o->ncounts == COUNTS || !whole(word, 0, LARGEST_COUNT, &o->counts[o->ncounts++]))
+				return false;
 		} else if (o->nranks == MOST || !whole(word, 2, SIM_MAX_RANKS, &o->ranks[o->nranks++]))
 			return false;
 	}
+	return true;
+}
+
+/* As numbers, and as a text of them. */
+static bool read_counts(struct options *o, char *list)
+{
+	size_t at = 0;
+	bool some = false;
+	o->ncounts = 0;
+	bool ok = read_list(o, "--counts", list);
+	for (uint32_t i = 0; ok && i < o->ncounts; i++)
+		some = some || o->counts[i] > 0;
+	if (!some) {
+		fprintf(stderr, "marrow-sim: --counts: up to %d whole numbers from 0 to %d, with commas between, not all of them 0\n", COUNTS, LARGEST_COUNT);
+		return false;
+	}
+	for (uint32_t i = 0; i < o->ncounts; i++)
+		at += (size_t)snprintf(o->counts_text + at, sizeof o->counts_text - at, "%s%u", i ? "," : "", o->counts[i]);
 	return true;
 }
 
@@ -110,6 +138,10 @@ static bool read_value(struct options *o, const char *name, char *value)
 {
 	if (strcmp(name, "--collective") == 0 || strcmp(name, "--schedule") == 0 || strcmp(name, "--ranks") == 0)
 		return read_list(o, name, value);
+	if (strcmp(name, "--counts") == 0)
+		return read_counts(o, value);
+	if (strcmp(name, "--shift") == 0)
+		return whole(value, 1, SIM_LIBRARY_RANKS - 1, &o->shift);
 	if (strcmp(name, "--sizes") == 0)
 		return read_sizes(o, value);
 	if (strcmp(name, "--root") == 0)
@@ -225,7 +257,7 @@ static bool run_sizes(struct sim_report *report, struct sim_cluster *c, const st
 	uint64_t last = UINT64_MAX;
 	for (double size = (double)o->from; size <= (double)o->to * 1.0001; size *= o->factor) {
 		uint64_t bytes = func == MRW_FUNC_BARRIER ? 0 : (uint64_t)(size + 0.5);
-		struct sim_row row = {.call = {schedule, func, o->root, bytes, o->channels, o->chunk}, .ranks = sim_cluster_ranks(c)};
+		struct sim_row row = {.call = {schedule, func, o->root, bytes, o->channels, o->chunk, o->counts, o->ncounts, o->shift}, .ranks = sim_cluster_ranks(c)};
 		if (bytes == last)
 			continue;
 		last = bytes;
@@ -288,6 +320,23 @@ static bool check_ranks(struct sim_cluster *c, const struct options *o)
 	return true;
 }
 
+/* What is said of a collective is said of one that is asked for. */
+static bool options_fit(const struct options *o)
+{
+	bool counts = false, sends = false;
+	for (uint32_t i = 0; i < o->nfuncs; i++) {
+		counts = counts || sim_func_has_counts(o->funcs[i]);
+		sends = sends || o->funcs[i] == MRW_FUNC_TRANSFERS;
+	}
+	if (o->ncounts && !counts)
+		fputs("marrow-sim: --counts is of all_to_all_v and all_gather_v, and --collective names none of them\n", stderr);
+	else if (o->shift && !sends)
+		fputs("marrow-sim: --shift is of send_recv, which --collective does not name\n", stderr);
+	else
+		return true;
+	return false;
+}
+
 int main(int argc, char **argv)
 {
 	struct options options = {.from = 1 << 10, .to = 1 << 30, .factor = 4, .check = true};
@@ -305,9 +354,12 @@ int main(int argc, char **argv)
 	}
 	if (options.nfuncs == 0)
 		options.funcs[options.nfuncs++] = MRW_FUNC_ALL_REDUCE;
+	if (!options_fit(&options))
+		return 2;
 	if (!get_cluster(&cluster, &options) || !check_ranks(&cluster, &options))
 		return 1;
 	report.checked = options.check;
+	report.counts = options.ncounts ? options.counts_text : NULL;
 	run_all(&report, &cluster, &options, &status);
 	if (options.form == TABLE)
 		sim_report_table(&report, stdout);

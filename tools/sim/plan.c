@@ -1,4 +1,5 @@
 #include "plan.h"
+#include "pairs.h"
 #include "step.h"
 #include "collectives/routes.h"
 #include "collectives/select.h"
@@ -131,7 +132,32 @@ static bool plan_bootstrap(const struct sim_cluster *c, struct sim_plan *plan, u
 	return !plan->bootstrap.fault[0];
 }
 
-/* Teams as exchange.c takes them: each rank sends each other one a transfer, and receives one. */
+/* The blocks of all ranks: of equal size, or as the call's weights say. False: sim.fault says what is wrong. */
+static bool cut(const struct sim_call *call, uint32_t n)
+{
+	struct mrw_args *a = &sim.args;
+	uint64_t all = 0, sum = 0, before = 0;
+	if (!sim_func_has_counts(call->func) || call->weights == 0) {
+		bool whole = mrw_has_shares(call->func) || call->func == MRW_FUNC_TRANSFERS;
+		a->bytes = whole ? call->bytes : (call->bytes + n - 1) / n;
+		return true;
+	}
+	for (uint32_t r = 0; r < n; r++)
+		all += call->weight[r % call->weights];
+	if (all == 0) {
+		sim_fault("the counts of all %u ranks are 0", n);
+		return false;
+	}
+	a->uneven = 1;
+	for (uint32_t r = 0; r < n; before = a->ends[r++]) {
+		sum += call->weight[r % call->weights];
+		a->ends[r] = call->bytes / all * sum + call->bytes % all * sum / all;
+		a->bytes = a->ends[r] - before > a->bytes ? a->ends[r] - before : a->bytes;
+	}
+	return true;
+}
+
+/* Teams as exchange.c takes them. */
 static bool plan_transfers(const struct sim_cluster *c, const struct sim_call *call, struct sim_plan *plan, uint32_t cap, uint32_t nics)
 {
 	struct mrw_args *a = &sim.args;
@@ -140,13 +166,21 @@ static bool plan_transfers(const struct sim_cluster *c, const struct sim_call *c
 		sim_fault("%s: %s", call->schedule->name, plan->why);
 		return false;
 	}
-	uint64_t width = mrw_transfer_width(&a->layout, a->bytes, c->cuda);
-	uint32_t teams = mrw_route_teams(MRW_WAYS * (a->nranks - 1), mrw_route_lanes(&a->layout, 1, width), a->bytes, cap);
+	uint32_t shift = call->shift ? call->shift : 1;
+	if (call->func == MRW_FUNC_TRANSFERS && shift >= a->nranks) {
+		sim_fault("a shift of %u among %u ranks: from 1 to %u", shift, a->nranks, a->nranks - 1);
+		return false;
+	}
 	a->call.func = (uint8_t)call->func;
 	a->call.algo = MRW_ALGO_TRANSFERS;
-	a->call.channels = c->cuda ? teams : 1;
-	a->call.chunk_bytes = width > 0 ? mrw_transfer_chunk_bytes(&a->layout, a->bytes) : 0;
+	a->call.root = call->func == MRW_FUNC_TRANSFERS ? shift : call->root;
+	a->call.chunk_bytes = mrw_transfer_width(&a->layout, a->bytes, c->cuda) > 0 ? mrw_transfer_chunk_bytes(&a->layout, a->bytes) : 0;
 	a->call.count = a->bytes;
+	a->call.channels = 1;
+	for (uint32_t r = 0; r < a->nranks; r++) {
+		sim.teams[r] = c->cuda ? sim_move_teams(a, r, cap) : 1; /* as on a host whose channels run in turn */
+		a->call.channels = sim.teams[r] > a->call.channels ? sim.teams[r] : a->call.channels;
+	}
 	plan->peers = a->nranks - 1;
 	plan->far_peers = a->nranks - sim.gpus;
 	plan->queue_pairs = plan->far_peers * nics;
@@ -198,11 +232,14 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	a->out = SIM_OUT;
 	for (uint32_t r = 0; r < n; r++)
 		a->arena[r] = SIM_ARENA(r);
-	a->bytes = shares ? call->bytes : (call->bytes + n - 1) / n;
+	if (!cut(call, n))
+		return false;
 	a->share_bytes = shares && !straight ? mrw_share_bytes(a->bytes, n) : 0;
-	a->uneven = straight;
-	a->ends[0] = call->root == 0 ? a->bytes : 0;
-	a->ends[1] = a->bytes;
+	if (straight) {
+		a->uneven = 1;
+		a->ends[0] = call->root == 0 ? a->bytes : 0;
+		a->ends[1] = a->bytes;
+	}
 	bool parts = algo == MRW_ALGO_TREE || algo == MRW_ALGO_TREESHOT;
 	uint64_t block = parts ? mrw_tree_part(a->bytes, 0).bytes : a->share_bytes ? a->share_bytes : a->bytes;
 	lay_out(c, call, plan, block, &cap);

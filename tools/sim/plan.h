@@ -12,6 +12,10 @@ struct sim_call {
 	uint64_t bytes;          /* of the whole buffer: of all ranks' blocks */
 	uint32_t channels;       /* 0: what the library would take, on paper one */
 	uint32_t chunk_bytes;    /* on paper: at least so many, or a whole block; 0: 64 KiB */
+	/* Where ranks' blocks may differ: that of rank r is as large as weight[r % weights] says beside the others; 0: all alike. */
+	const uint32_t *weight;
+	uint32_t weights;
+	uint32_t shift;          /* sends and recvs: to the rank so many places on; 0: 1 */
 };
 
 struct sim_plan {

@@ -23,7 +23,7 @@ double sim_bus_gb_s(const struct sim_row *row)
 	double n = row->ranks, factor = (n - 1) / n;
 	if (row->call.func == MRW_FUNC_ALL_REDUCE)
 		factor *= 2;
-	else if (row->call.func == MRW_FUNC_BROADCAST || row->call.func == MRW_FUNC_REDUCE)
+	else if (row->call.func == MRW_FUNC_BROADCAST || row->call.func == MRW_FUNC_REDUCE || row->call.func == MRW_FUNC_TRANSFERS)
 		factor = 1;
 	return row->answer.us > 0 ? factor * (double)row->call.bytes / row->answer.us / 1000 : 0;
 }
@@ -44,8 +44,9 @@ static void head(const struct sim_report *r, const struct sim_row *row, FILE *fi
 {
 	const struct sim_plan *p = &row->answer.plan;
 	const struct sim_bootstrap *b = &p->bootstrap;
-	fprintf(file, "\n%s, %u ranks, %s: %u peers a rank, %u queue pairs%s%s\n", sim_func_name(row->call.func), row->ranks, row->call.schedule->name, p->peers,
-		p->queue_pairs, p->paper ? "; on paper only: " : "", p->paper ? p->why : "");
+	bool differ = r->counts && sim_func_has_counts(row->call.func);
+	fprintf(file, "\n%s%s%s, %u ranks, %s: %u peers a rank, %u queue pairs%s%s\n", sim_func_name(row->call.func), differ ? " with blocks as " : "", differ ? r->counts : "", row->ranks,
+		row->call.schedule->name, p->peers, p->queue_pairs, p->paper ? "; on paper only: " : "", p->paper ? p->why : "");
 	fprintf(file, "bootstrap: %.1f ms (joining %.1f, connecting %.1f, %u exchanges of %u rounds %.1f); a rank sends %llu messages, %.3g MB and has %u sockets; the root "
 		      "%u more, and sends %.3g MB\n", b->us / 1000, b->join_us / 1000, b->links_us / 1000, b->exchanges, b->rounds, b->exchanges_us / 1000,
 		(unsigned long long)b->rank_messages, (double)b->rank_bytes / 1e6, b->sockets, b->root_sockets, (double)b->root_bytes / 1e6);
@@ -162,8 +163,8 @@ void sim_report_csv(const struct sim_report *r, FILE *file)
 
 void sim_report_json(const struct sim_report *r, FILE *file)
 {
-	fprintf(file, "{\"cluster\": \"%s\", \"gpus_of_host\": %g, \"nics_of_host\": %g, \"checked\": %s, \"rows\": [", r->cluster->name, r->cluster->gpus,
-		r->cluster->nics, r->checked ? "true" : "false");
+	fprintf(file, "{\"cluster\": \"%s\", \"gpus_of_host\": %g, \"nics_of_host\": %g, \"counts\": [%s], \"checked\": %s, \"rows\": [", r->cluster->name,
+		r->cluster->gpus, r->cluster->nics, r->counts ? r->counts : "", r->checked ? "true" : "false");
 	for (uint32_t i = 0; i < r->count; i++) {
 		const struct sim_row *row = &r->rows[i];
 		const struct sim_answer *a = &row->answer;

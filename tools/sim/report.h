@@ -13,6 +13,7 @@ struct sim_row {
 
 struct sim_report {
 	const struct sim_cluster *cluster;
+	const char *counts; /* how blocks of ranks differ where they may, as asked for; NULL: they do not */
 	bool checked;
 	struct sim_row *rows;
 	uint32_t count, room;

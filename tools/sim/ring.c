@@ -1,5 +1,5 @@
-/* ring.c - from neighbour to neighbour: reduce_ring.h and move_ring.h; in a ring, and in the one that a communicator in trees has beside them for what
- * trees have not: there a rank hears in each round from its neighbours in trees, too. */
+/* ring.c - from neighbour to neighbour: reduce_ring.h and move_ring.h; in a ring, and in the one that a communicator in trees has beside them for
+ * what trees have not: there a rank hears in each round from its neighbours in trees, too. */
 #include "vocabulary.h"
 #include "collectives/move_ring.h"
 #include "collectives/reduce_ring.h"

@@ -48,6 +48,8 @@ const struct sim_schedule *sim_schedule_find(const char *name);
 const char *sim_func_name(uint32_t func);
 /* MRW_FUNC_END: unknown. */
 uint32_t sim_func_find(const char *name);
+/* Blocks of ranks may differ. */
+bool sim_func_has_counts(uint32_t func);
 /* Names of what a schedule carries, with commas between, as far as there is room. */
 void sim_schedule_funcs(const struct sim_schedule *s, char *text, size_t room);
 

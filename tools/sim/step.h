@@ -3,6 +3,7 @@
 #ifndef SIM_STEP_H
 #define SIM_STEP_H
 
+#include "cluster.h"
 #include "ledger.h"
 #include "roll.h"
 #include "collectives/reach.h"
@@ -35,6 +36,7 @@ struct sim_step {
 	/* In trees, of each rank: its place in both, and its peers by slot (MRW_TREE_NONE: none). */
 	struct mrw_far_tree trees[MRW_MAX_RANKS][2];
 	uint32_t tree_peers[MRW_MAX_RANKS][MRW_TREE_PEERS];
+	uint32_t teams[SIM_LIBRARY_RANKS]; /* of what is made of transfers: those of each rank's launch */
 	uint32_t gpus;                 /* ranks of a host: rank r is on host r / gpus */
 	uint32_t channel, host, first; /* of the moment: channel, host and its first rank */
 	/* Since the round began: */

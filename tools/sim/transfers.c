@@ -12,8 +12,13 @@ enum kind { POLL, SEND, ARRIVE, SETTLE };
 
 struct team {
 	bool begun, idle, done;
-	uint32_t pick;
+	uint32_t rank, channel, pick;
 	struct mrw_lane_set active;
+};
+
+/* A rank's launch. */
+struct part {
+	uint32_t routes, selves, first_team;
 };
 
 struct exchange {
@@ -21,10 +26,11 @@ struct exchange {
 	struct sim_fabric fabric;
 	struct sim_agenda agenda;
 	uint64_t memory_bytes;
-	uint32_t n, nroutes, channels;
-	struct mrw_route *routes;   /* [rank * nroutes + route] */
-	struct mrw_transfer *lists; /* [rank * (nroutes + 2) + place]; the last two are the rank's with itself */
-	struct team *teams;         /* [rank * channels + channel] */
+	uint32_t n, most, nteams;   /* most: routes of a rank */
+	struct part *parts;         /* [rank] */
+	struct mrw_route *routes;   /* [rank * most + route] */
+	struct mrw_transfer *lists; /* [rank * (most + 2) + place]; behind those of routes the rank's with itself */
+	struct team *teams;         /* a rank's in a row */
 	double *start, *end;        /* [rank] when it enters the call; when its last team was done */
 	double *busy, *greeted;     /* [rank] until when its memory works; when all greetings are here */
 	double *times;              /* [rank] a straggler's */
@@ -46,8 +52,11 @@ static void bind(const struct exchange *x, uint32_t rank)
 	sim.args.rank = launch.a.rank = rank;
 	sim.host = rank / sim.gpus;
 	sim.first = sim.host * sim.gpus;
-	lists.route = &x->routes[(uint64_t)rank * x->nroutes];
-	lists.list = &x->lists[(uint64_t)rank * (x->nroutes + 2)];
+	launch.a.call.channels = sim.teams[rank];
+	launch.routes = launch.first_self = x->parts[rank].routes;
+	launch.selves = x->parts[rank].selves;
+	lists.route = &x->routes[(uint64_t)rank * x->most];
+	lists.list = &x->lists[(uint64_t)rank * (x->most + 2)];
 }
 
 static void put(struct exchange *x, double at, enum kind kind, uint32_t number)
@@ -94,10 +103,11 @@ static void wake(struct exchange *x, uint32_t team, double now)
 static uint32_t other_team(const struct exchange *x, const struct sim_parcel *p)
 {
 	uint32_t way = p->way == MRW_WAY_OUT ? MRW_WAY_IN : MRW_WAY_OUT, i = 0;
-	const struct mrw_route *r = &x->routes[(uint64_t)p->dst * x->nroutes];
+	const struct mrw_route *r = &x->routes[(uint64_t)p->dst * x->most];
+	const struct part *part = &x->parts[p->dst];
 	while (r[i].peer != p->src || r[i].way != way)
 		i++;
-	return p->dst * x->channels + (p->lane * x->nroutes + i) % x->channels;
+	return part->first_team + (p->lane * part->routes + i) % sim.teams[p->dst];
 }
 
 /* Time of what has been loaded and stored: teams of a rank share its memory. */
@@ -115,7 +125,7 @@ static double step(struct exchange *x, uint32_t team, uint32_t pick, double now)
 {
 	static const struct mrw_team alone = {0, 1, NULL};
 	const struct sim_cluster *c = x->cluster;
-	uint32_t r = team / x->channels, number = new_parcel(x);
+	uint32_t r = x->teams[team].rank, number = new_parcel(x);
 	struct mrw_stand h;
 	if (sim_lanes.no_memory)
 		return now;
@@ -126,6 +136,7 @@ static double step(struct exchange *x, uint32_t team, uint32_t pick, double now)
 	p->lane = h.lane;
 	p->way = h.way;
 	p->team = team;
+	sim_lanes.source = h.way == MRW_WAY_IN ? h.peer : r;
 	sim.loaded = sim.stored = sim_lanes.near = 0;
 	bool passes = h.step == MRW_STEP_PASS;
 	(void)mrw_lane_go(&alone, &launch, &h, 0, true);
@@ -154,13 +165,14 @@ static double step(struct exchange *x, uint32_t team, uint32_t pick, double now)
 static void poll(struct exchange *x, uint32_t team, double now)
 {
 	static const struct mrw_team alone = {0, 1, NULL};
-	uint32_t r = team / x->channels, channel = team % x->channels;
 	struct team *t = &x->teams[team];
+	uint32_t r = t->rank, channel = t->channel;
 	bind(x, r);
 	if (!t->begun) {
 		t->begun = true;
 		t->active = mrw_lanes_active(&launch, channel, mrw_lanes_peek(&alone, &launch, channel));
 		sim.loaded = sim.stored = 0;
+		sim_lanes.source = r;
 		mrw_selves_copy(&alone, &launch, channel);
 		put(x, work(x, r, now, 0), POLL, team);
 		return;
@@ -222,40 +234,64 @@ static void greet(struct exchange *x, uint32_t r)
 	}
 }
 
+static void tell_apart(struct sim_move m)
+{
+	uint64_t pieces = m.is ? (m.bytes + sim_grain(m.bytes) - 1) / sim_grain(m.bytes) : 0;
+	sim_lanes.grains = pieces > sim_lanes.grains ? pieces : sim_lanes.grains;
+}
+
+static struct mrw_transfer transfer_of(uint8_t *buffer, uint64_t bytes, uint32_t peer, uint32_t way)
+{
+	uint32_t func = sim.args.call.func;
+	if (func == MRW_FUNC_TRANSFERS)
+		func = way == MRW_WAY_OUT ? MRW_FUNC_SEND : MRW_FUNC_RECV;
+	return (struct mrw_transfer){bytes ? buffer : NULL, bytes, (uint8_t)peer, (uint8_t)way, (uint8_t)func, 0, 0};
+}
+
 /* Who sends what to whom: as exchange.c lists it. */
 static void list(struct exchange *x, uint32_t r)
 {
-	struct mrw_route *routes = &x->routes[(uint64_t)r * x->nroutes];
-	struct mrw_transfer *of_rank = &x->lists[(uint64_t)r * (x->nroutes + 2)];
-	bool wide = mrw_transfer_width(&sim.args.layout, sim_lanes.block, sim_lanes.cuda) > 0;
-	for (uint32_t i = 0; i < x->nroutes + 2; i++) {
-		uint32_t way = i % MRW_WAYS, p = i < x->nroutes ? mrw_route_peer(r, x->n, i / MRW_WAYS + 1, (enum mrw_way)way) : r;
-		uint8_t *base = way == MRW_WAY_OUT ? SIM_IN : SIM_OUT;
-		of_rank[i] = (struct mrw_transfer){base + p * sim_lanes.block, sim_lanes.block, (uint8_t)p, (uint8_t)way, sim.args.call.func, 0, 0};
-		if (i < x->nroutes)
-			routes[i] = (struct mrw_route){i, 1, (uint8_t)p, (uint8_t)way, wide, 0};
+	struct part *part = &x->parts[r];
+	struct mrw_route *routes = &x->routes[(uint64_t)r * x->most];
+	struct mrw_transfer *of_rank = &x->lists[(uint64_t)r * (x->most + 2)];
+	for (uint32_t i = 0; i < x->most; i++) {
+		uint32_t way = i % MRW_WAYS, p = mrw_route_peer(r, x->n, i / MRW_WAYS + 1, (enum mrw_way)way), at = part->routes;
+		struct sim_move m = way == MRW_WAY_OUT ? sim_move_of(&sim.args, r, p) : sim_move_of(&sim.args, p, r);
+		if (!m.is)
+			continue;
+		bool wide = mrw_transfer_width(&sim.args.layout, m.bytes, sim_lanes.cuda) > 0;
+		of_rank[at] = transfer_of(way == MRW_WAY_OUT ? SIM_IN + m.from : SIM_OUT + m.to, m.bytes, p, way);
+		routes[part->routes++] = (struct mrw_route){at, 1, (uint8_t)p, (uint8_t)way, wide, 0};
+		tell_apart(m);
 	}
+	struct sim_move m = sim_move_of(&sim.args, r, r);
+	part->selves = m.is;
+	of_rank[part->routes] = transfer_of(SIM_IN + m.from, m.bytes, r, MRW_WAY_OUT);
+	of_rank[part->routes + 1] = transfer_of(SIM_OUT + m.to, m.bytes, r, MRW_WAY_IN);
+	tell_apart(m);
 }
 
 static bool open_exchange(struct exchange *x)
 {
 	const struct mrw_layout *l = &sim.args.layout;
 	uint64_t n = x->n;
-	sim_lanes.block = sim.args.bytes;
 	sim_lanes.cuda = x->cluster->cuda;
-	sim_lanes.grain = mrw_transfer_width(l, sim_lanes.block, sim_lanes.cuda) > 0 ? MRW_TRANSFER_GRAIN : MRW_UNIT_BYTES;
-	sim_lanes.grains = n * ((sim_lanes.block + sim_lanes.grain - 1) / sim_lanes.grain);
-	x->routes = calloc(n * x->nroutes, sizeof *x->routes);
-	x->lists = calloc(n * (x->nroutes + 2), sizeof *x->lists);
-	x->teams = calloc(n * x->channels, sizeof *x->teams);
+	for (uint32_t r = 0; r < n; r++)
+		x->nteams += sim.teams[r];
+	x->parts = calloc(n, sizeof *x->parts);
+	x->routes = calloc(n * x->most, sizeof *x->routes);
+	x->lists = calloc(n * (x->most + 2), sizeof *x->lists);
+	x->teams = calloc(x->nteams, sizeof *x->teams);
 	x->start = calloc(5 * n, sizeof *x->start);
 	sim_lanes.queues = calloc(n * n * l->lanes, sizeof *sim_lanes.queues);
-	sim_lanes.seen = calloc(n * ((sim_lanes.grains + 63) / 64), sizeof *sim_lanes.seen);
+	for (uint32_t r = 0; x->parts && x->routes && x->lists && r < n; r++)
+		list(x, r);
+	sim_lanes.seen = calloc(n * sim_seen_words() + 1, sizeof *sim_lanes.seen);
 	sim_lanes.got = calloc(n, sizeof *sim_lanes.got);
 	x->memory_bytes = n * l->bytes;
 	void *memory = mmap(NULL, x->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	sim_lanes.memory = memory == MAP_FAILED ? NULL : memory;
-	if (!x->routes || !x->lists || !x->teams || !x->start || !sim_lanes.queues || !sim_lanes.seen || !sim_lanes.got || !sim_lanes.memory ||
+	if (!x->parts || !x->routes || !x->lists || !x->teams || !x->start || !sim_lanes.queues || !sim_lanes.seen || !sim_lanes.got || !sim_lanes.memory ||
 	    !sim_fabric_open(&x->fabric, x->cluster))
 		return false;
 	x->end = x->start + n;
@@ -264,12 +300,12 @@ static bool open_exchange(struct exchange *x)
 	x->times = x->greeted + n;
 	launch.a = sim.args;
 	launch.more = &lists;
-	launch.routes = x->nroutes;
-	launch.selves = 1;
-	launch.first_self = x->nroutes;
+	uint32_t number = 0;
 	for (uint32_t r = 0; r < x->n; r++) {
 		launch.a.arena[r] = sim_lanes.memory + r * l->bytes;
-		list(x, r);
+		x->parts[r].first_team = number;
+		for (uint32_t ch = 0; ch < sim.teams[r]; ch++)
+			x->teams[number++] = (struct team){.rank = r, .channel = ch};
 	}
 	return true;
 }
@@ -282,6 +318,7 @@ static void close_exchange(struct exchange *x)
 	}
 	free(x->parcels);
 	free(x->free);
+	free(x->parts);
 	free(x->routes);
 	free(x->lists);
 	free(x->teams);
@@ -308,32 +345,33 @@ static void begin(struct exchange *x)
 		x->start[(uint32_t)c->late[i].rank] += c->late[i].us * 1000;
 	}
 	for (uint32_t r = 0; r < x->n; r++) {
-		greet(x, r);
-		for (uint32_t ch = 0; ch < x->channels; ch++)
-			put(x, x->start[r], POLL, r * x->channels + ch);
+		if (!mrw_is_pairwise(sim.args.call.func)) /* sends and recvs are no operation of all */
+			greet(x, r);
+		for (uint32_t ch = 0; ch < sim.teams[r]; ch++)
+			put(x, x->start[r], POLL, x->parts[r].first_team + ch);
 	}
 }
 
 /* Nothing is left to happen. */
 static void judge(struct exchange *x, bool check)
 {
-	for (uint32_t i = 0; i < x->n * x->channels; i++) {
+	for (uint32_t i = 0; i < x->nteams; i++) {
 		struct team *t = &x->teams[i];
 		struct mrw_lane_set rest = t->active;
 		struct mrw_stand h;
 		if (t->done)
 			continue;
-		bind(x, i / x->channels);
+		bind(x, t->rank);
 		if (mrw_lanes_left(&rest) && mrw_stand_find(&launch, mrw_lanes_take(&rest), &h))
-			sim_fault("deadlock: rank %u waits for rank %u, %s it, in step %u of lane %u", i / x->channels, h.peer,
+			sim_fault("deadlock: rank %u waits for rank %u, %s it, in step %u of lane %u", t->rank, h.peer,
 				  h.way == MRW_WAY_OUT ? "sending" : "receiving from", h.step, h.lane);
 		else
-			sim_fault("deadlock: a team of rank %u never ends", i / x->channels);
+			sim_fault("deadlock: a team of rank %u never ends", t->rank);
 	}
 	for (uint32_t r = 0; check && r < x->n; r++)
-		if (sim_lanes.got[r] != x->n * sim_lanes.block)
+		if (sim_lanes.got[r] != sim_move_comes(&sim.args, r))
 			sim_fault("rank %u ends with %llu of %llu bytes", r, (unsigned long long)sim_lanes.got[r],
-				  (unsigned long long)(x->n * sim_lanes.block));
+				  (unsigned long long)sim_move_comes(&sim.args, r));
 }
 
 static void tell(const struct exchange *x, struct sim_answer *answer)
@@ -356,9 +394,13 @@ static void tell(const struct exchange *x, struct sim_answer *answer)
 void sim_exchange_run(const struct sim_cluster *c, const struct sim_call *call, bool check, sim_listener listener, void *arg,
 		      struct sim_answer *answer)
 {
-	struct exchange x = {.cluster = c, .n = sim.args.nranks, .nroutes = MRW_WAYS * (sim.args.nranks - 1), .channels = sim.args.call.channels,
+	struct exchange x = {.cluster = c, .n = sim.args.nranks, .most = MRW_WAYS * (sim.args.nranks - 1),
 			     .leaves = call->schedule->leaves, .listener = listener, .arg = arg};
 	struct sim_event e;
+	if (c->cuda && x.most > MRW_MAX_ROUTES) {
+		answer->plan.paper = true;
+		answer->plan.why = "the library's transfers on GPUs go among 33 ranks at most";
+	}
 	if (open_exchange(&x)) {
 		begin(&x);
 		while (!sim.fault[0] && !sim_lanes.no_memory && sim_agenda_take(&x.agenda, &e))
@@ -375,7 +417,8 @@ void sim_exchange_run(const struct sim_cluster *c, const struct sim_call *call, 
 
 static bool has(uint32_t func)
 {
-	return func == MRW_FUNC_ALL_TO_ALL;
+	return func == MRW_FUNC_ALL_TO_ALL || func == MRW_FUNC_ALL_TO_ALL_V || func == MRW_FUNC_ALL_GATHER_V || func == MRW_FUNC_GATHER ||
+	       func == MRW_FUNC_SCATTER || func == MRW_FUNC_TRANSFERS;
 }
 
 const struct sim_schedule sim_transfers = {"transfers", MRW_ALGO_TRANSFERS, false, false, has, NULL, NULL, NULL, NULL, false};
