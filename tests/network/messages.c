@@ -277,11 +277,11 @@ static void count(struct world_rank *self, const char *what, uint64_t bytes, uin
 /* What went to p in a call, for the simulator to compare. */
 static void tell(const struct world_rank *self, const struct mrw_args *a, uint32_t p, const struct traffic *t)
 {
-	/* It knows even blocks only. */
-	for (uint32_t n = 0; (a->bytes > 0 || a->call.func == MRW_FUNC_BARRIER) && !a->uneven && n < a->far->nics; n++)
+	uint64_t all = a->uneven ? a->ends[a->nranks - 1] : mrw_has_shares(a->call.func) ? a->bytes : a->bytes * a->nranks;
+	for (uint32_t n = 0; (a->bytes > 0 || a->call.func == MRW_FUNC_BARRIER) && n < a->far->nics; n++)
 		if (t[n].requests > 0)
 			printf("sent %s %llu %u %s %u %u %u %u %u %u %llu %llu\n", mrw_func_name(a->call.func),
-			       (unsigned long long)(mrw_has_shares(a->call.func) ? a->bytes : a->bytes * a->nranks), a->call.root,
+			       (unsigned long long)all, a->call.root,
 			       mrw_algo_name((enum mrw_algo)a->call.algo), self->comms[0]->channel_cap, a->call.channels, a->call.chunk_bytes,
 			       self->rank, p, n, (unsigned long long)t[n].requests, (unsigned long long)t[n].bytes);
 }

@@ -13,6 +13,7 @@
 #include "engine.h"
 #include "parcel.h"
 #include "step.h"
+#include "collectives/schedule.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -106,7 +107,8 @@ static void slots_are_inverted(void **state)
 }
 
 static const uint32_t funcs[] = {MRW_FUNC_ALL_REDUCE, MRW_FUNC_ALL_GATHER, MRW_FUNC_REDUCE_SCATTER, MRW_FUNC_BROADCAST, MRW_FUNC_REDUCE,
-				 MRW_FUNC_ALL_TO_ALL};
+				 MRW_FUNC_REDUCE_SCATTER_V, MRW_FUNC_ALL_TO_ALL};
+static const uint32_t differ[] = {3, 0, 1, 8, 1}; /* blocks of the calls whose blocks may differ */
 
 static void schedules_are_complete(void **state)
 {
@@ -119,7 +121,7 @@ static void schedules_are_complete(void **state)
 			for (size_t b = 0; b < COUNT(sizes); b++)
 				for (uint32_t s = 0; s < sim_schedule_count; s++) {
 					struct sim_cluster c = cluster_of(shapes[k][0], shapes[k][1], shapes[k][2]);
-					struct sim_call call = {sim_schedules[s], funcs[f], 0, sizes[b], 0, 0, NULL, 0, 0};
+					struct sim_call call = {sim_schedules[s], funcs[f], 0, sizes[b], 0, 0, differ, COUNT(differ), 0};
 					struct sim_answer a;
 					call.root = (uint32_t)(shapes[k][0] * shapes[k][1] - 1 - b % 2);
 					if (!call.schedule->has(call.func) || (call.schedule->several_hosts && c.hosts == 1) ||
@@ -134,7 +136,7 @@ static void schedules_are_complete(void **state)
 					assert_true(a.us >= a.first_us && a.first_us > 0);
 					ran++;
 				}
-	assert_true(ran > 910);
+	assert_true(ran > 1060);
 }
 
 /* Barriers: by greetings alone, along rails, in a ring, in a tree; from two ranks on, odd numbers too. */
@@ -640,6 +642,54 @@ static void wires_carry_what_schedules_say(void **state)
 	}
 }
 
+/* The same of blocks of any size: of each what it is in the sum that goes to its owner. */
+static void uneven_blocks_are_what_wires_carry(void **state)
+{
+	(void)state;
+	enum { HOSTS = 5, GPUS = 3, N = HOSTS * GPUS, ALL = 900007 };
+	static const struct sim_schedule *const some[] = {&sim_direct, &sim_rail, &sim_ring, &sim_treering};
+	for (size_t i = 0; i < COUNT(some); i++) {
+		struct sim_cluster c = cluster_of(HOSTS, GPUS, GPUS);
+		struct sim_call call = {.schedule = some[i], .func = MRW_FUNC_REDUCE_SCATTER_V, .bytes = ALL, .channels = 1, .weight = differ,
+					.weights = COUNT(differ)};
+		struct sim_answer a;
+		uint64_t bytes = 0, even = ALL / N;
+		if (!sim_run(&c, &call, true, NULL, NULL, &a))
+			fail_msg("%s: %s", some[i]->name, a.fault);
+		for (uint32_t r = 0; r < N; r++) {
+			uint64_t block = mrw_block_at(&sim.args, r).bytes;
+			assert_true(r % 5 == 1 ? block == 0 : block > 0);
+			assert_true(r % 5 != 3 || block > 2 * even);
+			if (i < 2)
+				bytes += block * (i == 0 ? N - GPUS : HOSTS - 1);
+			else if (r % GPUS == GPUS - 1)
+				bytes += ALL - block; /* the ring's link to the next host carries all but its left end's own */
+		}
+		assert_int_equal(payload_of(&a), bytes);
+	}
+}
+
+/* Any rank sends nothing in any round of the sums' way. */
+static void broken_uneven_sums_are_found_out(void **state)
+{
+	(void)state;
+	struct sim_schedule broken = sim_ring;
+	struct sim_cluster c = cluster_of(4, 2, 2);
+	struct sim_call call = {.schedule = &broken, .func = MRW_FUNC_REDUCE_SCATTER_V, .bytes = 65536, .channels = 1, .weight = differ,
+				.weights = COUNT(differ)};
+	struct sim_answer a;
+	uint32_t failed = 0;
+	broken.round = loses;
+	for (at_rank = 0; at_rank < 8; at_rank++)
+		for (at_round = 0; at_round < 7; at_round++) {
+			failed += !sim_run(&c, &call, true, NULL, NULL, &a);
+			/* The block that the rank adds to then: of ranks 1 and 6 there is none. */
+			uint32_t owner = (at_rank + 2 * 8 - 1 - at_round) % 8;
+			assert_int_equal(a.fault[0] == '\0', owner == 1 || owner == 6);
+		}
+	assert_int_equal(failed, 6 * 7);
+}
+
 static void the_same_again(void **state)
 {
 	(void)state;
@@ -664,6 +714,7 @@ int main(void)
 		cmocka_unit_test(broken_trees_are_found_out), cmocka_unit_test(broken_twigs_are_found_out),
 		cmocka_unit_test(trees_have_their_bounds), cmocka_unit_test(trees_are_complete_at_scale),
 		cmocka_unit_test(times_have_their_bounds), cmocka_unit_test(wires_carry_what_schedules_say),
+		cmocka_unit_test(uneven_blocks_are_what_wires_carry), cmocka_unit_test(broken_uneven_sums_are_found_out),
 		cmocka_unit_test(the_same_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -417,7 +417,7 @@ static uint32_t parts_of(const struct sim_call *call)
 		return 1;
 	if (broadcast && (call->schedule->algo == MRW_ALGO_RING || mrw_exchanges(call->func, sim.args.nranks) == 1))
 		return 1;
-	return sim.args.uneven;
+	return shares && sim.args.uneven;
 }
 
 bool sim_run(const struct sim_cluster *c, const struct sim_call *call, bool check, sim_listener listener, void *arg, struct sim_answer *answer)

@@ -14,8 +14,8 @@ static void *reserve(uint64_t bytes)
 uint64_t sim_chunk_bytes(const struct sim_ledger *l, uint64_t position)
 {
 	uint64_t block = l->of_block == 1 ? position : position / l->of_block;
-	uint64_t from = block * l->stride + (position - block * l->of_block) * l->chunk;
-	uint64_t end = (block + 1) * l->stride < l->buffer ? (block + 1) * l->stride : l->buffer;
+	uint64_t from = sim_block_begin(l, block) + (position - block * l->of_block) * l->chunk;
+	uint64_t end = sim_block_begin(l, block + 1) < l->buffer ? sim_block_begin(l, block + 1) : l->buffer;
 	if (from >= end)
 		return 0;
 	return end - from < l->chunk ? end - from : l->chunk;
@@ -31,6 +31,7 @@ bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, uint32_t pa
 	l->blocks = parts ? parts : a->nranks;
 	l->stride = parts > 1 ? mrw_tree_part(a->bytes, 0).bytes : parts == 1 || a->share_bytes == 0 ? a->bytes : a->share_bytes;
 	l->buffer = mrw_has_shares(a->call.func) ? a->bytes : l->blocks * a->bytes;
+	l->ends = a->call.func == MRW_FUNC_REDUCE_SCATTER_V ? a->ends : NULL;
 	l->chunk = packets ? MRW_UNIT_BYTES : a->call.chunk_bytes;
 	l->of_block = l->stride ? (l->stride + l->chunk - 1) / l->chunk : 1;
 	l->per_stride = 1 / (double)l->stride;
@@ -53,7 +54,7 @@ bool sim_ledger_open(struct sim_ledger *l, const struct mrw_args *a, uint32_t pa
 	l->near_room = (uint64_t)l->channels * a->layout.near_slots * MRW_ROUND_SLOTS * a->layout.cells;
 	l->far_room = (uint64_t)l->channels * far_slots * MRW_ROUND_SLOTS;
 	if (packets) {
-		bool differ = a->call.func == MRW_FUNC_ALL_GATHER || a->call.func == MRW_FUNC_REDUCE_SCATTER; /* a block for each host in near slots */
+		bool differ = !mrw_has_shares(a->call.func) && a->call.func != MRW_FUNC_BARRIER; /* a block for each host in near slots */
 		l->far_units = a->units ? a->units : 1; /* a barrier's */
 		l->near_units = differ ? l->far_units * a->layout.cells : l->far_units;
 		l->near_room = (uint64_t)l->channels * a->layout.near_slots * l->near_units;

@@ -21,6 +21,7 @@ struct sim_ledger {
 	uint32_t nranks, channels;
 	/* Blocks as the call cuts them. */
 	uint64_t stride, blocks, of_block, chunk; /* bytes from block to block, blocks, chunks of one, bytes of one */
+	const uint64_t *ends;                     /* of blocks of any size, in bytes; then of_block is that of the largest. NULL: by stride */
 	double per_stride, per_chunk, per_slot;   /* reciprocals; of a chunk's place in staging */
 	uint64_t buffer;                          /* bytes of all blocks */
 	/* Staging of all ranks, as wire.h numbers its chunks: [format][rank * room + chunk]; or packets, so many a slot: [format][rank * room +
@@ -55,11 +56,40 @@ static inline uint64_t sim_quotient(uint64_t value, uint64_t unit, double recipr
 	return q;
 }
 
+/* The block of any size that an offset lies in. */
+static inline uint64_t sim_uneven_block(const struct sim_ledger *l, uint64_t offset)
+{
+	uint64_t least = 0, most = l->blocks - 1;
+	while (least < most) {
+		uint64_t middle = (least + most) / 2;
+		if (l->ends[middle] > offset)
+			most = middle;
+		else
+			least = middle + 1;
+	}
+	return least;
+}
+
+static inline uint64_t sim_block_begin(const struct sim_ledger *l, uint64_t block)
+{
+	return !l->ends ? block * l->stride : block > 0 ? l->ends[block - 1] : 0;
+}
+
 /* Position of the chunk that begins at offset of the buffer of all blocks. */
 static inline uint64_t sim_position(const struct sim_ledger *l, uint64_t offset)
 {
+	if (l->ends) {
+		uint64_t uneven = sim_uneven_block(l, offset);
+		return uneven * l->of_block + sim_quotient(offset - sim_block_begin(l, uneven), l->chunk, l->per_chunk);
+	}
 	uint64_t block = sim_quotient(offset, l->stride, l->per_stride);
 	return block * l->of_block + sim_quotient(offset - block * l->stride, l->chunk, l->per_chunk);
+}
+
+/* Each rank ends with its own block. */
+static inline bool sim_scatters(uint32_t func)
+{
+	return func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_REDUCE_SCATTER_V;
 }
 
 /* Bytes of the chunk at position; 0: there is none. */

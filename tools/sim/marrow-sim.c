@@ -11,19 +11,21 @@ static const char usage[] =
 	"Runs the library's own schedules on the cluster that FILE (- for standard input) describes, as discrete events: time, bytes on each\n"
 	"class of links, memory and queue pairs of a rank, rounds of the bootstrap. Checks that every rank ends with every contribution exactly\n"
 	"once, and that nobody waits for ever; says else who lacks what, or waits for whom.\n"
-	"  --collective C,...  all_reduce (default), all_gather, reduce_scatter, broadcast, reduce, barrier, all_to_all, all_to_all_v,\n"
-	"                      all_gather_v, gather, scatter, send_recv (each rank sends to its right neighbour, and receives from its left one)\n"
+	"  --collective C,...  all_reduce (default), all_gather, reduce_scatter, reduce_scatter_v, broadcast, reduce, barrier,\n"
+	"                      all_to_all, all_to_all_v, all_gather_v, gather, scatter, send_recv (each rank sends to its right neighbour, and\n"
+	"                      receives from its left one)\n"
 	"  --schedule S,...    oneshot, twoshot (packets), direct (chunks; everybody to everybody), railshot (packets), rail (chunks; within\n"
 	"                      hosts and along rails), ring (chunks), treeshot (packets), tree (chunks; two binary trees over the ring's order),\n"
-	"                      treering (all_gather, reduce_scatter: the ring that a communicator in trees has beside them),\n"
+	"                      treering (all_gather, reduce_scatter(_v): the ring that a communicator in trees has beside them),\n"
 	"                      lines (one host, all_reduce), transfers (all_to_all and what follows it, up to 64 ranks); without it all that the\n"
 	"                      library can take for the call\n"
 	"  --ranks N,...       so many instead of what FILE says: multiples of its GPUs a host, up to 32768\n"
 	"  --sizes A[:B[:F]]   bytes of the whole buffer (with the blocks of all ranks; of send_recv what each sends): A to B, each F times the\n"
 	"                      one before (default 1K:1G:4); K, M, G. A barrier has none\n"
 	"  --root R            of broadcast, reduce, gather and scatter\n"
-	"  --counts W,...      of all_to_all_v, all_gather_v: blocks are to each other as these whole numbers, rank 0's first, and again from the\n"
-	"                      beginning for more ranks (all_to_all_v: of what each sends; a large one makes a hot receiver). Default 1: all alike\n"
+	"  --counts W,...      of reduce_scatter_v, all_gather_v, all_to_all_v: blocks are to each other as these whole numbers, rank 0's first,\n"
+	"                      and again from the beginning for more ranks (all_to_all_v: of what each sends; a large one makes a hot\n"
+	"                      receiver). Default 1: all alike\n"
 	"  --shift K           of send_recv: to the rank K places on instead\n"
 	"  --channels N        instead of the library's choice (beyond its 64 ranks: one)\n"
 	"  --chunk BYTES       beyond 64 ranks: chunks of at least so many bytes, where blocks are not smaller (default 64K)\n"
@@ -329,7 +331,7 @@ static bool options_fit(const struct options *o)
 		sends = sends || o->funcs[i] == MRW_FUNC_TRANSFERS;
 	}
 	if (o->ncounts && !counts)
-		fputs("marrow-sim: --counts is of all_to_all_v and all_gather_v, and --collective names none of them\n", stderr);
+		fputs("marrow-sim: --counts is of reduce_scatter_v, all_gather_v and all_to_all_v, and --collective names none of them\n", stderr);
 	else if (o->shift && !sends)
 		fputs("marrow-sim: --shift is of send_recv, which --collective does not name\n", stderr);
 	else

@@ -74,7 +74,7 @@ static bool is_fine(const struct mrw_layout *l, uint64_t chunk, uint64_t units)
 /* Packets that a slot must hold for a call by one channel, as far as any does. */
 static uint64_t units_wanted(const struct sim_call *call, uint64_t block)
 {
-	bool differ = call->func == MRW_FUNC_ALL_GATHER || call->func == MRW_FUNC_REDUCE_SCATTER;
+	bool differ = !mrw_has_shares(call->func) && call->func != MRW_FUNC_BARRIER;
 	uint64_t bytes = call->schedule->algo == MRW_ALGO_TWOSHOT || sim.reach.tree ? block : sim.args.bytes;
 	uint64_t units = (bytes + MRW_UNIT_BYTES - 1) / MRW_UNIT_BYTES;
 	if (!call->schedule->packets)
@@ -137,20 +137,22 @@ static bool cut(const struct sim_call *call, uint32_t n)
 {
 	struct mrw_args *a = &sim.args;
 	uint64_t all = 0, sum = 0, before = 0;
-	if (!sim_func_has_counts(call->func) || call->weights == 0) {
+	static const uint32_t alike = 1;
+	const uint32_t *weight = call->weights ? call->weight : &alike, weights = call->weights ? call->weights : 1;
+	if (!sim_func_has_counts(call->func)) {
 		bool whole = mrw_has_shares(call->func) || call->func == MRW_FUNC_TRANSFERS;
 		a->bytes = whole ? call->bytes : (call->bytes + n - 1) / n;
 		return true;
 	}
 	for (uint32_t r = 0; r < n; r++)
-		all += call->weight[r % call->weights];
+		all += weight[r % weights];
 	if (all == 0) {
 		sim_fault("the counts of all %u ranks are 0", n);
 		return false;
 	}
 	a->uneven = 1;
 	for (uint32_t r = 0; r < n; before = a->ends[r++]) {
-		sum += call->weight[r % call->weights];
+		sum += weight[r % weights];
 		a->ends[r] = call->bytes / all * sum + call->bytes % all * sum / all;
 		a->bytes = a->ends[r] - before > a->bytes ? a->ends[r] - before : a->bytes;
 	}

@@ -6,8 +6,8 @@
 
 static bool has(uint32_t func)
 {
-	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST ||
-	       func == MRW_FUNC_REDUCE;
+	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER ||
+	       func == MRW_FUNC_REDUCE_SCATTER_V || func == MRW_FUNC_BROADCAST || func == MRW_FUNC_REDUCE;
 }
 
 static void begin(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c)

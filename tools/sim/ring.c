@@ -7,13 +7,13 @@
 
 static bool has(uint32_t func)
 {
-	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_BROADCAST ||
-	       func == MRW_FUNC_REDUCE || func == MRW_FUNC_BARRIER;
+	return func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER ||
+	       func == MRW_FUNC_REDUCE_SCATTER_V || func == MRW_FUNC_BROADCAST || func == MRW_FUNC_REDUCE || func == MRW_FUNC_BARRIER;
 }
 
 static bool has_blocks(uint32_t func)
 {
-	return func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER;
+	return func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_REDUCE_SCATTER_V;
 }
 
 static void begin(const struct mrw_args *a, uint32_t channel, struct sim_cursor *c)

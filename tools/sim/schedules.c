@@ -20,7 +20,7 @@ static const struct {
 	const char *name;
 } funcs[] = {
 	{MRW_FUNC_ALL_REDUCE, "all_reduce"}, {MRW_FUNC_ALL_GATHER, "all_gather"}, {MRW_FUNC_REDUCE_SCATTER, "reduce_scatter"},
-	{MRW_FUNC_BROADCAST, "broadcast"}, {MRW_FUNC_REDUCE, "reduce"}, {MRW_FUNC_BARRIER, "barrier"}, {MRW_FUNC_ALL_TO_ALL, "all_to_all"},
+	{MRW_FUNC_REDUCE_SCATTER_V, "reduce_scatter_v"}, {MRW_FUNC_BROADCAST, "broadcast"}, {MRW_FUNC_REDUCE, "reduce"}, {MRW_FUNC_BARRIER, "barrier"}, {MRW_FUNC_ALL_TO_ALL, "all_to_all"},
 	{MRW_FUNC_ALL_TO_ALL_V, "all_to_all_v"}, {MRW_FUNC_ALL_GATHER_V, "all_gather_v"}, {MRW_FUNC_GATHER, "gather"}, {MRW_FUNC_SCATTER, "scatter"},
 	{MRW_FUNC_TRANSFERS, "send_recv"},
 };
@@ -44,7 +44,7 @@ uint32_t sim_func_find(const char *name)
 
 bool sim_func_has_counts(uint32_t func)
 {
-	return func == MRW_FUNC_ALL_TO_ALL_V || func == MRW_FUNC_ALL_GATHER_V;
+	return func == MRW_FUNC_REDUCE_SCATTER_V || func == MRW_FUNC_ALL_TO_ALL_V || func == MRW_FUNC_ALL_GATHER_V;
 }
 
 void sim_schedule_funcs(const struct sim_schedule *s, char *text, size_t room)

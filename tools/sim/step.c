@@ -95,7 +95,7 @@ static uint64_t in_place(uint64_t offset)
 
 static uint64_t out_place(uint64_t offset)
 {
-	return sim.args.call.func == MRW_FUNC_REDUCE_SCATTER ? offset + (uint64_t)sim.args.rank * sim.args.bytes : offset;
+	return sim_scatters(sim.args.call.func) ? offset + mrw_block_at(&sim.args, sim.args.rank).offset : offset;
 }
 
 /* What must be at a position at last. */

@@ -45,8 +45,8 @@ void sim_check_outputs(const struct run *run)
 	const struct sim_ledger *l = &sim.ledger;
 	uint32_t func = sim.args.call.func;
 	for (uint32_t r = 0; r < run->n; r++) {
-		uint64_t from = func == MRW_FUNC_REDUCE_SCATTER ? r * l->of_block : 0;
-		uint64_t to = func == MRW_FUNC_REDUCE_SCATTER ? from + l->of_block : l->blocks * l->of_block;
+		uint64_t from = sim_scatters(func) ? r * l->of_block : 0;
+		uint64_t to = sim_scatters(func) ? from + l->of_block : l->blocks * l->of_block;
 		for (uint64_t p = from; p < to; p++)
 			if ((func != MRW_FUNC_REDUCE || r == sim.args.call.root) && sim_chunk_bytes(l, p) > 0 && !(l->done[r * l->words + p / 64] >> p % 64 & 1))
 				sim_fault("rank %u ends without the result of chunk %llu of block %llu", r, (unsigned long long)(p % l->of_block),
