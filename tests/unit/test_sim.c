@@ -139,6 +139,90 @@ static void schedules_are_complete(void **state)
 	assert_true(ran > 1060);
 }
 
+/* Hosts of 1 to 6 ranks, of which some share a NIC. */
+static struct sim_cluster uneven_cluster(void)
+{
+	struct sim_cluster c = cluster_of(6, 3, 3);
+	c.nothers = 3;
+	c.other[0] = (struct sim_other){1, 1, 1, -1};
+	c.other[1] = (struct sim_other){3, 4, 5, 2};
+	c.other[2] = (struct sim_other){5, 5, 6, -1};
+	return c;
+}
+
+static void hosts_may_differ(void **state)
+{
+	(void)state;
+	static const uint32_t more[] = {MRW_FUNC_BARRIER, MRW_FUNC_ALL_GATHER_V, MRW_FUNC_TRANSFERS};
+	static const uint64_t sizes[] = {1, 4096, 300007};
+	uint32_t ran = 0;
+	for (size_t f = 0; f < COUNT(funcs) + COUNT(more); f++)
+		for (size_t b = 0; b < COUNT(sizes); b++)
+			for (uint32_t s = 0; s < sim_schedule_count; s++) {
+				struct sim_cluster c = uneven_cluster();
+				struct sim_call call = {sim_schedules[s], f < COUNT(funcs) ? funcs[f] : more[f - COUNT(funcs)], 16, sizes[b], 0, 0, differ,
+							COUNT(differ), 0};
+				struct sim_answer a;
+				if (!call.schedule->has(call.func))
+					continue;
+				bool ok = sim_run(&c, &call, true, NULL, NULL, &a);
+				if (call.schedule->algo == MRW_ALGO_RAIL || call.schedule->algo == MRW_ALGO_RAILSHOT) {
+					assert_false(ok);
+					assert_non_null(strstr(a.fault, "hosts with different numbers of ranks have no rails; direct, ring and tree go there"));
+					continue;
+				}
+				if (!ok && a.plan.refused)
+					continue;
+				if (!ok)
+					fail_msg("%s %u of %llu bytes: %s", call.schedule->name, call.func, (unsigned long long)sizes[b], a.fault);
+				ran++;
+			}
+	assert_true(ran > 90);
+}
+
+/* Whoever is broken is found out wherever it is. */
+static void loses(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c);
+static uint32_t at_rank, at_round;
+
+static void broken_ones_on_uneven_hosts_are_found_out(void **state)
+{
+	(void)state;
+	struct sim_schedule broken = sim_ring;
+	struct sim_cluster c = uneven_cluster();
+	struct sim_call call = {.schedule = &broken, .func = MRW_FUNC_ALL_REDUCE, .bytes = 65536, .channels = 1};
+	struct sim_answer a;
+	broken.round = loses;
+	for (at_rank = 0; at_rank < sim_cluster_ranks(&c); at_rank++) {
+		at_round = at_rank % 20;
+		assert_false(sim_run(&c, &call, true, NULL, NULL, &a));
+		assert_non_null(strstr(a.fault, "result"));
+	}
+}
+
+/* Every rank uses as many NICs as one has where there are fewest; who shares one waits for the other. */
+static void nics_are_shared_by_number(void **state)
+{
+	(void)state;
+	struct sim_cluster c = cluster_of(3, 2, 4);
+	struct sim_fabric f;
+	assert_int_equal(sim_cluster_nics_of_rank(&c), 2);
+	c.nothers = 2;
+	c.other[0] = (struct sim_other){1, 1, 3, 8};
+	c.other[1] = (struct sim_other){2, 2, 4, 2};
+	assert_int_equal(sim_cluster_nics_of_rank(&c), 1);
+	assert_int_equal(sim_cluster_ranks(&c), 9);
+	assert_true(sim_fabric_open(&f, &c));
+	/* 10 GB/s, 2 us: ranks 5 and 6 are on one port, 7 on the other; 2, 3 and 4 have two each and use one. */
+	assert_true(fabs(sim_fabric_send(&f, 5, 0, 0, 10000, 1, 0) - 3000) < 1);
+	assert_true(fabs(sim_fabric_send(&f, 6, 1, 0, 10000, 1, 0) - 4000) < 1);
+	assert_true(fabs(sim_fabric_send(&f, 7, 2, 0, 10000, 1, 0) - 3000) < 1);
+	assert_true(fabs(sim_fabric_send(&f, 2, 5, 0, 10000, 1, 0) - 3000) < 1);
+	assert_true(fabs(sim_fabric_send(&f, 3, 7, 0, 10000, 1, 0) - 3000) < 1);
+	assert_true(fabs(sim_fabric_send(&f, 4, 6, 0, 10000, 1, 0) - 4000) < 1); /* where 2 sent, too */
+	assert_int_equal(f.port[4] - f.port[3], 2);
+	sim_fabric_close(&f);
+}
+
 /* Barriers: by greetings alone, along rails, in a ring, in a tree; from two ranks on, odd numbers too. */
 static void barriers_hold(void **state)
 {
@@ -167,8 +251,6 @@ static void barriers_hold(void **state)
 }
 
 /* Broken schedules: one rank does one thing wrong. */
-static uint32_t at_rank, at_round;
-
 static void loses(const struct mrw_team *team, const struct mrw_args *a, uint32_t channel, uint64_t t, struct sim_cursor *c)
 {
 	struct sim_cursor kept = *c;
@@ -690,6 +772,32 @@ static void broken_uneven_sums_are_found_out(void **state)
 	assert_int_equal(failed, 6 * 7);
 }
 
+/* On hosts of different sizes: all of a ring's links but those within hosts; everybody's to all who are elsewhere. */
+static void wires_between_uneven_hosts(void **state)
+{
+	(void)state;
+	enum { BLOCK = 30000 };
+	static const struct sim_schedule *const some[] = {&sim_direct, &sim_ring, &sim_treering};
+	struct sim_cluster c = uneven_cluster();
+	uint32_t n = sim_cluster_ranks(&c);
+	assert_int_equal(n, 3 + 1 + 3 + 5 + 5 + 6);
+	for (size_t i = 0; i < COUNT(some); i++) {
+		struct sim_call call = {.schedule = some[i], .func = MRW_FUNC_ALL_GATHER, .bytes = (uint64_t)n * BLOCK, .channels = 1};
+		struct sim_answer a;
+		uint64_t blocks = i == 0 ? n * n - (9 + 1 + 9 + 25 + 25 + 36) : 6 * (n - 1);
+		assert_true(sim_run(&c, &call, true, NULL, NULL, &a));
+		assert_int_equal(payload_of(&a), blocks * BLOCK);
+		uint32_t most = 0;
+		for (uint32_t r = 0; r < n; r++) {
+			uint32_t far = 0;
+			for (uint32_t p = 0; p < n; p++)
+				far += sim.reach.host[r] != sim.reach.host[p] && mrw_reach_is_peer(&sim.reach, r, p);
+			most = far > most ? far : most;
+		}
+		assert_int_equal(a.plan.far_peers, most);
+	}
+}
+
 static void the_same_again(void **state)
 {
 	(void)state;
@@ -714,7 +822,9 @@ int main(void)
 		cmocka_unit_test(broken_trees_are_found_out), cmocka_unit_test(broken_twigs_are_found_out),
 		cmocka_unit_test(trees_have_their_bounds), cmocka_unit_test(trees_are_complete_at_scale),
 		cmocka_unit_test(times_have_their_bounds), cmocka_unit_test(wires_carry_what_schedules_say),
-		cmocka_unit_test(uneven_blocks_are_what_wires_carry), cmocka_unit_test(broken_uneven_sums_are_found_out),
+		cmocka_unit_test(uneven_blocks_are_what_wires_carry), cmocka_unit_test(wires_between_uneven_hosts),
+		cmocka_unit_test(hosts_may_differ), cmocka_unit_test(broken_ones_on_uneven_hosts_are_found_out),
+		cmocka_unit_test(nics_are_shared_by_number), cmocka_unit_test(broken_uneven_sums_are_found_out),
 		cmocka_unit_test(the_same_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,11 +24,12 @@ static double wire_ns(const struct sim_cluster *c, double bytes)
 /* One exchange of blocks of so many bytes. Ranks of a host share its port. */
 static void exchange(const struct sim_cluster *c, struct member *m, uint32_t n, double bytes, struct sim_bootstrap *b)
 {
+	double sharers = sim_cluster_most_gpus(c);
 	for (uint32_t r = 0; r < n; r++)
 		m[r].have = 1;
 	for (uint64_t distance = 1; distance < n; distance *= 2) {
 		uint64_t count = distance < n - distance ? distance : n - distance;
-		double ns = c->socket_us * 1000 + wire_ns(c, (double)count * bytes * c->gpus);
+		double ns = c->socket_us * 1000 + wire_ns(c, (double)count * bytes * sharers);
 		for (uint32_t r = 0; r < n; r++) {
 			uint32_t to = (uint32_t)((r + n - distance) % n);
 			m[to].came = m[r].at + ns;

@@ -1,6 +1,8 @@
 /* cluster.c - reading descriptions: a word and a value a line, # begins a comment. */
 #include "cluster.h"
 
+#include "device/wire.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -129,6 +131,41 @@ static bool read_late(struct sim_cluster *c, char **rest, struct sim_error *erro
 	return true;
 }
 
+/* A number or a range, then what these hosts have. */
+static bool read_other(struct sim_cluster *c, char **rest, struct sim_error *error)
+{
+	struct sim_other o = {.gpus = -1, .nics = -1};
+	char *which = strtok_r(NULL, " \t", rest), *dash = which ? strchr(which, '-') : NULL;
+	const char *word;
+	if (c->nothers == SIM_OTHERS)
+		return wrong(error, "host: more than %d lines", SIM_OTHERS);
+	if (dash > which)
+		*dash = '\0';
+	if (!number("host", which, 0, SIM_MAX_RANKS - 1, true, &o.first, error))
+		return false;
+	o.last = o.first;
+	if (dash > which && !number("host", dash + 1, o.first, SIM_MAX_RANKS - 1, true, &o.last, error))
+		return false;
+	while ((word = strtok_r(NULL, " \t", rest))) {
+		const char *value = strtok_r(NULL, " \t", rest);
+		if (strcmp(word, "gpus") == 0) {
+			if (!number("host: gpus", value, 1, 64, true, &o.gpus, error))
+				return false;
+		} else if (strcmp(word, "nics") == 0) {
+			if (!number("host: nics", value, 1, 64, true, &o.nics, error))
+				return false;
+		} else
+			return wrong(error, "host: unknown word %.40s (gpus, nics)", word);
+	}
+	if (o.gpus < 0 && o.nics < 0)
+		return wrong(error, "host %g: says not what is other there: gpus, nics", o.first);
+	for (uint32_t i = 0; i < c->nothers; i++)
+		if (o.first <= c->other[i].last && o.last >= c->other[i].first)
+			return wrong(error, "host %g: another line describes it", o.first > c->other[i].first ? o.first : c->other[i].first);
+	c->other[c->nothers++] = o;
+	return true;
+}
+
 bool sim_cluster_line(struct sim_cluster *c, const char *line, struct sim_error *error)
 {
 	char copy[256], *rest = NULL;
@@ -146,6 +183,8 @@ bool sim_cluster_line(struct sim_cluster *c, const char *line, struct sim_error 
 		return read_level(c, &rest, error);
 	if (strcmp(word, "straggler") == 0)
 		return read_late(c, &rest, error);
+	if (strcmp(word, "host") == 0)
+		return read_other(c, &rest, error);
 	const char *value = strtok_r(NULL, " \t", &rest), *more = strtok_r(NULL, " \t", &rest);
 	if (more)
 		return wrong(error, "%.40s: one value, and then %.40s?", word, more);
@@ -183,6 +222,32 @@ bool sim_cluster_read(struct sim_cluster *c, FILE *file, struct sim_error *error
 	return true;
 }
 
+static double ranks(const struct sim_cluster *c)
+{
+	double sum = c->hosts * c->gpus;
+	for (uint32_t i = 0; i < c->nothers; i++)
+		sum += c->other[i].gpus >= 0 ? (c->other[i].last - c->other[i].first + 1) * (c->other[i].gpus - c->gpus) : 0;
+	return sum;
+}
+
+/* NULL: the host is like the rest. */
+static const struct sim_other *other_of(const struct sim_cluster *c, uint32_t host)
+{
+	for (uint32_t i = 0; i < c->nothers; i++)
+		if (host >= c->other[i].first && host <= c->other[i].last)
+			return &c->other[i];
+	return NULL;
+}
+
+static bool check_other(const struct sim_cluster *c, const struct sim_other *o, struct sim_error *error)
+{
+	if (o->last >= c->hosts)
+		return wrong(error, "host %g: there are hosts 0 to %g", o->last, c->hosts - 1);
+	if (c->rails != 0 && o->nics > c->nics)
+		return wrong(error, "host %g: %g NICs on %g rails: a host has at most one for each", o->first, o->nics, c->nics);
+	return true;
+}
+
 bool sim_cluster_check(const struct sim_cluster *c, struct sim_error *error)
 {
 	error->line = 0;
@@ -192,23 +257,62 @@ bool sim_cluster_check(const struct sim_cluster *c, struct sim_error *error)
 		if (words[i].needed && value == 0 && words[i].least > 0)
 			return wrong(error, "%s is missing", words[i].name);
 	}
-	if (c->hosts * c->gpus > SIM_MAX_RANKS || c->hosts * c->gpus < 2)
-		return wrong(error, "%g hosts of %g GPUs: from 2 to %d ranks", c->hosts, c->gpus, SIM_MAX_RANKS);
+	for (uint32_t i = 0; i < c->nothers; i++)
+		if (!check_other(c, &c->other[i], error))
+			return false;
+	if (ranks(c) > SIM_MAX_RANKS || ranks(c) < 2)
+		return wrong(error, "%g hosts of %g GPUs%s: from 2 to %d ranks", c->hosts, c->gpus, c->nothers ? ", but for some," : "", SIM_MAX_RANKS);
 	if (c->hosts > 1 && (c->nics == 0 || c->nic_gb_s == 0))
 		return wrong(error, "several hosts need nics and nic_gb_s");
-	if (c->hosts > 1 && fmod(c->nics, c->gpus) != 0 && fmod(c->gpus, c->nics) != 0)
-		return wrong(error, "%g NICs for %g GPUs: one must be a multiple of the other", c->nics, c->gpus);
 	if (c->hosts > 1 && c->nics > 4 * c->gpus)
 		return wrong(error, "%g NICs for %g GPUs: a rank uses at most 4", c->nics, c->gpus);
-	if (c->cuda && c->gpus > 1 && c->nvlink_gb_s == 0)
+	if (c->cuda && sim_cluster_most_gpus(c) > 1 && c->nvlink_gb_s == 0)
 		return wrong(error, "several GPUs a host need nvlink_gb_s (or what PCIe gives between peers)");
 	for (uint32_t i = 0; i < c->nlates; i++)
-		if (c->late[i].rank >= c->hosts * c->gpus)
-			return wrong(error, "straggler %g: there are ranks 0 to %g", c->late[i].rank, c->hosts * c->gpus - 1);
+		if (c->late[i].rank >= ranks(c))
+			return wrong(error, "straggler %g: there are ranks 0 to %g", c->late[i].rank, ranks(c) - 1);
 	return true;
 }
 
 uint32_t sim_cluster_ranks(const struct sim_cluster *c)
 {
-	return (uint32_t)(c->hosts * c->gpus);
+	return (uint32_t)ranks(c);
+}
+
+uint32_t sim_cluster_gpus(const struct sim_cluster *c, uint32_t host)
+{
+	const struct sim_other *o = other_of(c, host);
+	return (uint32_t)(o && o->gpus >= 0 ? o->gpus : c->gpus);
+}
+
+uint32_t sim_cluster_nics(const struct sim_cluster *c, uint32_t host)
+{
+	const struct sim_other *o = other_of(c, host);
+	return (uint32_t)(o && o->nics >= 0 ? o->nics : c->nics);
+}
+
+uint32_t sim_cluster_fewest_gpus(const struct sim_cluster *c)
+{
+	uint32_t fewest = UINT32_MAX;
+	for (uint32_t h = 0; h < (uint32_t)c->hosts; h++)
+		fewest = sim_cluster_gpus(c, h) < fewest ? sim_cluster_gpus(c, h) : fewest;
+	return fewest;
+}
+
+uint32_t sim_cluster_most_gpus(const struct sim_cluster *c)
+{
+	uint32_t most = 0;
+	for (uint32_t h = 0; h < (uint32_t)c->hosts; h++)
+		most = sim_cluster_gpus(c, h) > most ? sim_cluster_gpus(c, h) : most;
+	return most;
+}
+
+uint32_t sim_cluster_nics_of_rank(const struct sim_cluster *c)
+{
+	uint32_t nics = MRW_MAX_NICS;
+	for (uint32_t h = 0; h < (uint32_t)c->hosts; h++) {
+		uint32_t own = sim_cluster_nics(c, h) / sim_cluster_gpus(c, h);
+		nics = own < nics ? own : nics;
+	}
+	return nics > 1 ? nics : 1;
 }

@@ -1,4 +1,4 @@
-/* cluster.h - a cluster as a description file states it: hosts of one kind, what joins their GPUs and NICs, and the fabric between hosts. All
+/* cluster.h - a cluster as a description file states it: hosts, most of one kind, what joins their GPUs and NICs, and the fabric between hosts. All
  * figures are of links, memory or single steps; none depends on the size of a message. GB/s are 10^9 bytes a second, one way. */
 #ifndef SIM_CLUSTER_H
 #define SIM_CLUSTER_H
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { SIM_LEVELS = 4, SIM_LATES = 32, SIM_NAME_BYTES = 48, SIM_MAX_RANKS = 32768, SIM_LIBRARY_RANKS = 64 }; /* the last: MRW_MAX_RANKS of the library itself */
+enum { SIM_LEVELS = 4, SIM_LATES = 32, SIM_OTHERS = 64, SIM_NAME_BYTES = 48, SIM_MAX_RANKS = 32768, SIM_LIBRARY_RANKS = 64 }; /* the last: MRW_MAX_RANKS of the library itself */
 
 /* Switches that join groups of hosts; what leaves a group goes through its uplinks, thinner than the NICs below by taper. */
 struct sim_level {
@@ -18,6 +18,12 @@ struct sim_level {
 /* A rank that is not like the others. */
 struct sim_late {
 	double rank, times, us; /* its own steps take times as long; it enters the call us later */
+};
+
+/* Hosts that are not like the rest. */
+struct sim_other {
+	double first, last;                /* their numbers */
+	double gpus, nics;                 /* -1: as many as the rest have */
 };
 
 struct sim_cluster {
@@ -38,9 +44,10 @@ struct sim_cluster {
 	double rails;                      /* 1: in the innermost level NIC number k of all hosts is on switches of its own */
 	double socket_us, socket_gb_s;     /* a message of the bootstrap, one way; of a host, 0: no bound */
 	double join_us;                    /* what the root does for a rank that joins */
-	uint32_t nlevels, nlates;
+	uint32_t nlevels, nlates, nothers;
 	struct sim_level level[SIM_LEVELS]; /* inner first */
 	struct sim_late late[SIM_LATES];
+	struct sim_other other[SIM_OTHERS];
 };
 
 struct sim_error {
@@ -55,5 +62,13 @@ bool sim_cluster_line(struct sim_cluster *c, const char *line, struct sim_error 
 /* Whether it is whole and does not contradict itself. */
 bool sim_cluster_check(const struct sim_cluster *c, struct sim_error *error);
 uint32_t sim_cluster_ranks(const struct sim_cluster *c);
+/* Of one host. Its ranks are those behind the ranks of the hosts before it. */
+uint32_t sim_cluster_gpus(const struct sim_cluster *c, uint32_t host);
+uint32_t sim_cluster_nics(const struct sim_cluster *c, uint32_t host);
+/* Of the host that has the fewest, or the most. */
+uint32_t sim_cluster_fewest_gpus(const struct sim_cluster *c);
+uint32_t sim_cluster_most_gpus(const struct sim_cluster *c);
+/* NICs that every rank uses: what one has where there are fewest for it, as init agrees on. */
+uint32_t sim_cluster_nics_of_rank(const struct sim_cluster *c);
 
 #endif

@@ -10,8 +10,7 @@
 static void bind(uint32_t rank)
 {
 	sim.args.rank = rank;
-	sim.host = rank / sim.gpus;
-	sim.first = sim.host * sim.gpus;
+	sim_enter_host(rank);
 	if (sim.reach.ring || sim.reach.tree) {
 		sim.far.host = sim.reach.position[rank];
 		sim.far.local = 0;
@@ -81,7 +80,7 @@ static void greet(struct run *run, uint32_t r)
 	struct rank *k = &run->ranks[r];
 	double near = k->end + run->fabric.near_latency_ns;
 	for (uint32_t i = 0; i < k->near_count; i++) {
-		uint32_t p = r / sim.gpus * sim.gpus + run->near[r * sim.gpus + i];
+		uint32_t p = sim.first + run->near[r * run->most_near + i];
 		struct rank *peer = &run->ranks[p];
 		peer->greeted = near > peer->greeted ? near : peer->greeted;
 		if (sim.roll.on)
@@ -307,7 +306,7 @@ static void step(struct run *run, uint32_t r, double now)
 		k->at[behind] = 0;
 	}
 	for (uint32_t i = 0; i < k->near_count; i++) {
-		uint32_t l = run->near[r * sim.gpus + i];
+		uint32_t l = run->near[r * run->most_near + i];
 		double at = end + run->fabric.near_latency_ns;
 		at = there[l] > at ? there[l] : at;
 		if (packets)
@@ -338,7 +337,8 @@ static bool open_run(struct run *run)
 	run->kept = sim.reach.tree && run->call->schedule->packets ? KEPT - 1 : 1;
 	run->ranks = calloc(run->n, sizeof *run->ranks);
 	run->batches = calloc((size_t)run->n * BATCHES, sizeof *run->batches);
-	run->near = calloc((size_t)run->n * sim.gpus, sizeof *run->near);
+	run->most_near = sim_cluster_most_gpus(c);
+	run->near = calloc((size_t)run->n * run->most_near, sizeof *run->near);
 	run->cursors = calloc((size_t)run->n * channels, sizeof *run->cursors);
 	run->far_slots = sim.args.layout.slots - sim.args.layout.near_slots;
 	run->nkinds = 1;
@@ -367,7 +367,7 @@ static void begin(struct run *run)
 		bind(r);
 		for (uint32_t p = sim.first; p < sim.first + sim.gpus; p++)
 			if (mrw_reach_is_peer(&sim.reach, r, p))
-				run->near[r * sim.gpus + k->near_count++] = (uint8_t)(p - sim.first);
+				run->near[r * run->most_near + k->near_count++] = (uint8_t)(p - sim.first);
 		for (uint32_t s = 0; s < run->peers; s++)
 			k->far_count += sim_peer(&sim.reach, r, s) != MRW_TREE_NONE;
 		k->far_count -= k->near_count;

@@ -19,35 +19,64 @@ static double per_byte(double gb_s)
 	return gb_s > 0 ? 1 / gb_s : 0; /* GB/s are bytes a ns */
 }
 
+static uint32_t *numbers(size_t count)
+{
+	return calloc(count ? count : 1, sizeof(uint32_t));
+}
+
+/* Who is where, and by which ports it sends: GPUs take their host's NICs by number, as many each; or share them evenly. */
+static bool place(struct sim_fabric *f, const struct sim_cluster *c)
+{
+	uint32_t rank = 0, port = 0;
+	for (uint32_t h = 0; h < f->hosts; h++)
+		f->ports += sim_cluster_nics(c, h);
+	f->host = numbers(f->ranks);
+	f->port = numbers((size_t)f->ranks * f->nics_of_rank);
+	f->number = numbers(f->ports);
+	if (!f->host || !f->port || !f->number)
+		return false;
+	for (uint32_t h = 0; h < f->hosts; h++) {
+		uint32_t gpus = sim_cluster_gpus(c, h), nics = sim_cluster_nics(c, h);
+		for (uint32_t l = 0; l < gpus; l++, rank++) {
+			f->host[rank] = h;
+			for (uint32_t i = 0; i < f->nics_of_rank; i++)
+				f->port[rank * f->nics_of_rank + i] = port + (nics >= gpus ? l * (nics / gpus) + i : l * nics / gpus);
+		}
+		for (uint32_t k = 0; k < nics; k++)
+			f->number[port++] = k;
+	}
+	return true;
+}
+
 bool sim_fabric_open(struct sim_fabric *f, const struct sim_cluster *c)
 {
-	uint32_t ranks = sim_cluster_ranks(c);
+	uint32_t ranks = sim_cluster_ranks(c), nics = (uint32_t)c->nics;
 	memset(f, 0, sizeof *f);
 	f->cluster = c;
 	f->hosts = (uint32_t)c->hosts;
-	f->gpus = (uint32_t)c->gpus;
-	f->nics = (uint32_t)c->nics;
-	f->nics_of_rank = f->nics > f->gpus ? f->nics / f->gpus : 1;
-	f->rails = c->rails != 0 && f->nics > 0 ? f->nics : 1;
+	f->ranks = ranks;
+	f->nics_of_rank = sim_cluster_nics_of_rank(c);
+	f->rails = c->rails != 0 && nics > 0 ? nics : 1;
 	f->nic_ns = per_byte(c->nic_gb_s);
 	f->near_ns = per_byte(c->nvlink_gb_s);
 	f->pcie_ns = per_byte(c->pcie_gb_s);
 	f->request_ns = c->request_us * 1000;
 	f->latency_ns = c->nic_us * 1000;
 	f->near_latency_ns = c->nvlink_us * 1000;
+	bool ok = place(f, c);
 	f->near_out = pipes(ranks);
 	f->near_in = pipes(ranks);
 	f->pcie_out = pipes(ranks);
 	f->pcie_in = pipes(ranks);
-	f->nic_out = pipes((size_t)f->hosts * f->nics);
-	f->nic_in = pipes((size_t)f->hosts * f->nics);
-	bool ok = f->near_out && f->near_in && f->pcie_out && f->pcie_in && f->nic_out && f->nic_in;
+	f->nic_out = pipes(f->ports);
+	f->nic_in = pipes(f->ports);
+	ok = ok && f->near_out && f->near_in && f->pcie_out && f->pcie_in && f->nic_out && f->nic_in;
 	f->nlevels = c->nlevels;
 	for (uint32_t k = 0; k < f->nlevels; k++) {
 		f->group_hosts[k] = (uint32_t)c->level[k].hosts;
 		f->groups[k] = (f->hosts + f->group_hosts[k] - 1) / f->group_hosts[k];
-		/* All uplinks of a group's switches as one: what is sent spreads evenly. */
-		f->level_ns[k] = f->nic_ns * c->level[k].taper / (c->level[k].hosts * f->nics / (k == 0 ? f->rails : 1));
+		/* All uplinks of a group's switches as one: what is sent spreads evenly. As many as for hosts that are all like the rest. */
+		f->level_ns[k] = f->nic_ns * c->level[k].taper / (c->level[k].hosts * nics / (k == 0 ? f->rails : 1));
 		f->level_latency_ns[k] = c->level[k].us * 1000;
 		f->up[k] = pipes(uplinks(f, k));
 		f->down[k] = pipes(uplinks(f, k));
@@ -58,6 +87,9 @@ bool sim_fabric_open(struct sim_fabric *f, const struct sim_cluster *c)
 
 void sim_fabric_close(struct sim_fabric *f)
 {
+	free(f->host);
+	free(f->port);
+	free(f->number);
 	free(f->near_out);
 	free(f->near_in);
 	free(f->pcie_out);
@@ -73,7 +105,7 @@ void sim_fabric_close(struct sim_fabric *f)
 
 void sim_fabric_clear(struct sim_fabric *f)
 {
-	size_t ranks = (size_t)f->hosts * f->gpus, ports = (size_t)f->hosts * f->nics;
+	size_t ranks = f->ranks, ports = f->ports;
 	memset(f->near_out, 0, ranks * sizeof(struct sim_pipe));
 	memset(f->near_in, 0, ranks * sizeof(struct sim_pipe));
 	memset(f->pcie_out, 0, ranks * sizeof(struct sim_pipe));
@@ -86,12 +118,6 @@ void sim_fabric_clear(struct sim_fabric *f)
 	}
 	memset(f->bytes, 0, sizeof f->bytes);
 	memset(f->messages, 0, sizeof f->messages);
-}
-
-uint32_t sim_fabric_nic(const struct sim_fabric *f, uint32_t rank, uint32_t i)
-{
-	uint32_t local = rank % f->gpus;
-	return f->nics >= f->gpus ? local * f->nics_of_rank + i : local / (f->gpus / f->nics);
 }
 
 /* A message whose head is there at *head takes the pipe for ns; *tail: when its last byte is through, if nothing before held it longer. */
@@ -112,8 +138,8 @@ static inline void hop(double *head, double *tail, double ns)
 
 double sim_fabric_send(struct sim_fabric *f, uint32_t src, uint32_t dst, uint32_t i, uint64_t bytes, uint32_t requests, double at_ns)
 {
-	uint32_t from = src / f->gpus, to = dst / f->gpus, out = sim_fabric_nic(f, src, i), in = sim_fabric_nic(f, dst, i);
-	uint32_t up = f->rails > 1 ? out : 0, down = f->rails > 1 ? in : 0, k;
+	uint32_t from = f->host[src], to = f->host[dst], out = f->port[src * f->nics_of_rank + i], in = f->port[dst * f->nics_of_rank + i];
+	uint32_t up = f->rails > 1 ? f->number[out] : 0, down = f->rails > 1 ? f->number[in] : 0, k;
 	double head = at_ns, tail = at_ns, wire = (double)bytes * f->nic_ns, port = (double)requests * f->request_ns;
 	port = wire > port ? wire : port;
 	f->bytes[SIM_NIC] += bytes;
@@ -123,7 +149,7 @@ double sim_fabric_send(struct sim_fabric *f, uint32_t src, uint32_t dst, uint32_
 		f->messages[SIM_PCIE] += requests;
 		pass(&f->pcie_out[src], (double)bytes * f->pcie_ns, &head, &tail);
 	}
-	pass(&f->nic_out[from * f->nics + out], port, &head, &tail);
+	pass(&f->nic_out[out], port, &head, &tail);
 	for (k = 0; k < f->nlevels && ((k == 0 && up != down) || from / f->group_hosts[k] != to / f->group_hosts[k]); k++) {
 		f->bytes[SIM_UP + k] += bytes;
 		f->messages[SIM_UP + k] += requests;
@@ -135,7 +161,7 @@ double sim_fabric_send(struct sim_fabric *f, uint32_t src, uint32_t dst, uint32_
 		pass(k == 0 ? &f->down[0][to / f->group_hosts[0] * f->rails + down] : &f->down[k][to / f->group_hosts[k]], (double)bytes * f->level_ns[k], &head, &tail);
 	}
 	hop(&head, &tail, f->latency_ns);
-	pass(&f->nic_in[to * f->nics + in], port, &head, &tail);
+	pass(&f->nic_in[in], port, &head, &tail);
 	if (f->pcie_ns > 0)
 		pass(&f->pcie_in[dst], (double)bytes * f->pcie_ns, &head, &tail);
 	return tail;
@@ -143,7 +169,7 @@ double sim_fabric_send(struct sim_fabric *f, uint32_t src, uint32_t dst, uint32_
 
 double sim_fabric_ready(const struct sim_fabric *f, uint32_t src, uint32_t i)
 {
-	double port = f->nic_out[src / f->gpus * f->nics + sim_fabric_nic(f, src, i)].free;
+	double port = f->nic_out[f->port[src * f->nics_of_rank + i]].free;
 	return f->pcie_ns > 0 && f->pcie_out[src].free > port ? f->pcie_out[src].free : port;
 }
 
@@ -169,7 +195,7 @@ static double busiest(const struct sim_pipe *p, size_t count)
 
 double sim_fabric_load(const struct sim_fabric *f, enum sim_class class, double span_ns)
 {
-	size_t ranks = (size_t)f->hosts * f->gpus, ports = (size_t)f->hosts * f->nics;
+	size_t ranks = f->ranks, ports = f->ports;
 	const struct sim_pipe *out = f->near_out, *in = f->near_in;
 	size_t count = ranks;
 	if (class == SIM_PCIE) {

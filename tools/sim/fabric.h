@@ -18,13 +18,15 @@ struct sim_pipe {
 
 struct sim_fabric {
 	const struct sim_cluster *cluster;
-	uint32_t hosts, gpus, nics, rails, nics_of_rank;
+	uint32_t hosts, ranks, ports, rails, nics_of_rank;
+	uint32_t *host, *port;                    /* [rank] its host; [rank * nics_of_rank + i] number of its NIC i among all ports */
+	uint32_t *number;                         /* [port] its number on its host: its rail */
 	double nic_ns;                            /* a byte's */
 	double near_ns, pcie_ns;
 	double request_ns, latency_ns, near_latency_ns;
 	struct sim_pipe *near_out, *near_in;      /* [rank] */
 	struct sim_pipe *pcie_out, *pcie_in;      /* [rank] */
-	struct sim_pipe *nic_out, *nic_in;        /* [host * nics + nic] */
+	struct sim_pipe *nic_out, *nic_in;        /* [port] */
 	uint32_t nlevels, groups[SIM_LEVELS], group_hosts[SIM_LEVELS];
 	double level_ns[SIM_LEVELS], level_latency_ns[SIM_LEVELS];
 	struct sim_pipe *up[SIM_LEVELS], *down[SIM_LEVELS]; /* [group], level 0: [group * rails + rail] */
@@ -35,8 +37,6 @@ bool sim_fabric_open(struct sim_fabric *f, const struct sim_cluster *c);
 void sim_fabric_close(struct sim_fabric *f);
 /* As after open. */
 void sim_fabric_clear(struct sim_fabric *f);
-/* Number of a rank's NIC number i (below nics_of_rank) on its host. */
-uint32_t sim_fabric_nic(const struct sim_fabric *f, uint32_t rank, uint32_t i);
 /* bytes in requests messages that leave rank src by its NIC number i at at_ns: when the last one is in dst's memory. */
 double sim_fabric_send(struct sim_fabric *f, uint32_t src, uint32_t dst, uint32_t i, uint64_t bytes, uint32_t requests, double at_ns);
 /* When the port by which rank src's NIC number i sends is free. */

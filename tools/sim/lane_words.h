@@ -86,7 +86,7 @@ static void sim_put(uint8_t *at, const void *data, uint32_t size, uint32_t bytes
 	sim_lanes.near += rank == sim.args.rank ? 0 : bytes;
 	if (rank == sim.args.rank)
 		memcpy(at, data, size);
-	else if (rank != sim_lanes.parcel->dst || rank / sim.gpus != sim.host)
+	else if (rank != sim_lanes.parcel->dst || !sim_same_host((uint32_t)rank, sim.args.rank))
 		sim_fault("rank %u stores into the arena of rank %u in a step for rank %u", sim.args.rank, (uint32_t)rank, sim_lanes.parcel->dst);
 	else if (!sim_parcel_add(sim_lanes.parcel, at, data, size))
 		sim_lanes.no_memory = true;

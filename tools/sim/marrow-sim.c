@@ -19,7 +19,7 @@ static const char usage[] =
 	"                      treering (all_gather, reduce_scatter(_v): the ring that a communicator in trees has beside them),\n"
 	"                      lines (one host, all_reduce), transfers (all_to_all and what follows it, up to 64 ranks); without it all that the\n"
 	"                      library can take for the call\n"
-	"  --ranks N,...       so many instead of what FILE says: multiples of its GPUs a host, up to 32768\n"
+	"  --ranks N,...       so many instead of what FILE says: multiples of its GPUs a host, up to 32768, where hosts are alike\n"
 	"  --sizes A[:B[:F]]   bytes of the whole buffer (with the blocks of all ranks; of send_recv what each sends): A to B, each F times the\n"
 	"                      one before (default 1K:1G:4); K, M, G. A barrier has none\n"
 	"  --root R            of broadcast, reduce, gather and scatter\n"
@@ -37,7 +37,8 @@ static const char usage[] =
 	"FILE: the line \"marrow-cluster 1\", then a word and its value a line; # begins a comment. Needed: hosts, gpus (of a host), memory_gb_s,\n"
 	"round_us; where there are such: nics (of a host), cores, channels, rails (0, 1), nvlink_gb_s, nvlink_us, pcie_gb_s, nic_gb_s, nic_us,\n"
 	"request_us, post_us, packet_us, call_us, socket_us, socket_gb_s, join_us, target (cuda, host), name; level NAME hosts N taper T us U (switches over groups of N\n"
-	"hosts, inner first; T: NIC bandwidth below to uplink bandwidth); straggler RANK times T late_us U.\n"
+	"hosts, inner first; T: NIC bandwidth below to uplink bandwidth); straggler RANK times T late_us U; host K gpus N nics M (host number K,\n"
+	"or A-B, has other numbers than the rest; without equal numbers of GPUs there are no rails).\n"
 	"Exit status: 0, 1 if a schedule is incomplete or blocked or input is wrong, 2 for these options.\n";
 
 enum form { TABLE, CSV, JSON, SVG, MESSAGES };
@@ -203,6 +204,10 @@ static bool get_cluster(struct sim_cluster *c, const struct options *o)
 			fprintf(stderr, "--set '%s': %s\n", o->sets[i], error.text);
 			return false;
 		}
+	if (ok && o->nranks > 0 && c->nothers > 0) {
+		fprintf(stderr, "%s: its hosts differ, so that --ranks does not say how many there are: --set 'hosts N' does\n", o->file);
+		return false;
+	}
 	if (ok && o->nranks > 0)
 		c->hosts = o->ranks[0] > c->gpus ? o->ranks[0] / c->gpus : 1; /* checked again for each */
 	ok = ok && sim_cluster_check(c, &error);
@@ -287,7 +292,8 @@ static bool fits(const struct sim_schedule *s, const struct sim_cluster *c, uint
 {
 	if (!s->has(func) || (s->several_hosts && c->hosts == 1))
 		return false;
-	return (s->algo != MRW_ALGO_RAIL && s->algo != MRW_ALGO_RAILSHOT) || c->gpus > 1;
+	bool rails = sim_cluster_fewest_gpus(c) == sim_cluster_most_gpus(c) && c->gpus > 1;
+	return (s->algo != MRW_ALGO_RAIL && s->algo != MRW_ALGO_RAILSHOT) || rails;
 }
 
 static void run_all(struct sim_report *report, struct sim_cluster *c, const struct options *o, int *status)

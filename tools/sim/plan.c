@@ -184,9 +184,24 @@ static bool plan_transfers(const struct sim_cluster *c, const struct sim_call *c
 		a->call.channels = sim.teams[r] > a->call.channels ? sim.teams[r] : a->call.channels;
 	}
 	plan->peers = a->nranks - 1;
-	plan->far_peers = a->nranks - sim.gpus;
+	plan->far_peers = a->nranks - sim_cluster_fewest_gpus(c);
 	plan->queue_pairs = plan->far_peers * nics;
 	return plan_bootstrap(c, plan, nics);
+}
+
+/* Of a ring or trees: neighbours on other hosts, the most a rank has. */
+static uint32_t far_neighbours(uint32_t n)
+{
+	uint32_t most = 0;
+	for (uint32_t r = 0; r < n; r++) {
+		uint32_t far = 0;
+		for (uint32_t s = 0; s < sim.args.layout.slots; s++) {
+			uint32_t p = sim_peer(&sim.reach, r, s);
+			far += p != MRW_TREE_NONE && !sim_same_host(p, r);
+		}
+		most = far > most ? far : most;
+	}
+	return most;
 }
 
 bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, struct sim_plan *plan)
@@ -197,9 +212,11 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	memset(plan, 0, sizeof *plan);
 	memset(&sim.args, 0, sizeof sim.args);
 	sim.fault[0] = '\0';
-	sim.gpus = (uint32_t)c->gpus;
-	for (uint32_t r = 0; r < n; r++)
-		host[r] = r / sim.gpus;
+	for (uint32_t h = 0, r = 0; h < (uint32_t)c->hosts; h++) {
+		sim.gpus_of[h] = sim_cluster_gpus(c, h);
+		for (uint32_t l = 0; l < sim.gpus_of[h]; l++)
+			host[r++] = h;
+	}
 	enum mrw_algo algo = call->schedule->algo, asked = call->schedule->beside_trees ? MRW_ALGO_TREE : algo;
 	sim.reach = mrw_reach_of(n, host, asked == MRW_ALGO_TRANSFERS ? -1 : (int32_t)asked);
 	bool as_wanted = asked == MRW_ALGO_RING				       ? sim.reach.ring
@@ -215,14 +232,16 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	}
 	bool empty = call->bytes == 0 && call->func != MRW_FUNC_BARRIER;
 	if (!as_wanted || empty) {
-		sim_fault("%s: not for such a call: %s", call->schedule->name, empty ? "it has no bytes" : sim.reach.reason);
+		bool uneven = sim.reach.hosts > 1 && sim.reach.per_host == 0;
+		sim_fault("%s: not for such a call: %s%s", call->schedule->name, empty ? "it has no bytes" : sim.reach.reason,
+			  !empty && uneven ? "; direct, ring and tree go there" : "");
 		return false;
 	}
 	if (call->root >= n) {
 		sim_fault("root %u of %u ranks", call->root, n);
 		return false;
 	}
-	uint32_t nics = sim.reach.hosts > 1 ? (uint32_t)(c->nics > c->gpus ? c->nics / c->gpus : 1) : 0;
+	uint32_t nics = sim.reach.hosts > 1 ? sim_cluster_nics_of_rank(c) : 0;
 	fill_far(nics);
 	if (sim.reach.tree)
 		fill_trees();
@@ -269,15 +288,9 @@ bool sim_plan_make(const struct sim_cluster *c, const struct sim_call *call, str
 	a->call.lag = chosen.lag;
 	a->call.count = a->bytes;
 	plan->peers = a->layout.slots;
-	/* Of rank 0: hosts are alike, and in a ring its left neighbour is on another one; but in trees ranks differ. */
-	for (uint32_t r = 0; r < (sim.reach.tree ? n : 1); r++) {
-		uint32_t far = 0;
-		for (uint32_t s = 0; s < a->layout.slots; s++) {
-			uint32_t p = sim_peer(&sim.reach, r, s);
-			far += p != MRW_TREE_NONE && p / sim.gpus != r / sim.gpus;
-		}
-		plan->far_peers = far > plan->far_peers ? far : plan->far_peers;
-	}
+	plan->far_peers = sim.reach.rails ? sim.reach.hosts - 1 : n - sim_cluster_fewest_gpus(c);
+	if (sim.reach.ring || sim.reach.tree)
+		plan->far_peers = far_neighbours(n);
 	plan->queue_pairs = plan->far_peers * nics; /* the schedule's; up to the library's ranks it makes those for transfers between all, too */
 	return plan_bootstrap(c, plan, nics);
 }

@@ -45,7 +45,8 @@ static void head(const struct sim_report *r, const struct sim_row *row, FILE *fi
 	const struct sim_plan *p = &row->answer.plan;
 	const struct sim_bootstrap *b = &p->bootstrap;
 	bool differ = r->counts && sim_func_has_counts(row->call.func);
-	fprintf(file, "\n%s%s%s, %u ranks, %s: %u peers a rank, %u queue pairs%s%s\n", sim_func_name(row->call.func), differ ? " with blocks as " : "", differ ? r->counts : "", row->ranks,
+	fprintf(file, "\n%s%s%s, %u ranks, %s: %u peers a rank, %u queue pairs%s%s\n", sim_func_name(row->call.func),
+		differ ? " with blocks as " : "", differ ? r->counts : "", row->ranks,
 		row->call.schedule->name, p->peers, p->queue_pairs, p->paper ? "; on paper only: " : "", p->paper ? p->why : "");
 	fprintf(file, "bootstrap: %.1f ms (joining %.1f, connecting %.1f, %u exchanges of %u rounds %.1f); a rank sends %llu messages, %.3g MB and has %u sockets; the root "
 		      "%u more, and sends %.3g MB\n", b->us / 1000, b->join_us / 1000, b->links_us / 1000, b->exchanges, b->rounds, b->exchanges_us / 1000,
@@ -119,9 +120,17 @@ static void crossovers(const struct sim_report *r, uint32_t first, uint32_t end,
 
 void sim_report_table(const struct sim_report *r, FILE *file)
 {
-	fprintf(file, "cluster %s: %s target, %g GPUs and %g NICs a host%s; %s\n", r->cluster->name[0] ? r->cluster->name : "without a name",
-		r->cluster->cuda ? "cuda" : "host", r->cluster->gpus, r->cluster->nics, r->cluster->rails != 0 ? ", rails" : "",
-		r->checked ? "complete: every rank was seen to end with every contribution once" : "whether results are complete was not looked at");
+	fprintf(file, "cluster %s: %s target, %g GPUs and %g NICs a host%s", r->cluster->name[0] ? r->cluster->name : "without a name",
+		r->cluster->cuda ? "cuda" : "host", r->cluster->gpus, r->cluster->nics, r->cluster->rails != 0 ? ", rails" : "");
+	for (uint32_t i = 0; i < r->cluster->nothers; i++) {
+		const struct sim_other *o = &r->cluster->other[i];
+		uint32_t first = (uint32_t)o->first, last = (uint32_t)o->last;
+		fprintf(file, ", %u and %u on host%s %u", sim_cluster_gpus(r->cluster, first), sim_cluster_nics(r->cluster, first), first < last ? "s" : "", first);
+		if (first < last)
+			fprintf(file, " to %u", last);
+	}
+	fprintf(file, "; %s\n", r->checked ? "complete: every rank was seen to end with every contribution once"
+					    : "whether results are complete was not looked at");
 	for (uint32_t i = 0, end; i < r->count; i = end) {
 		end = group_end(r, i);
 		for (uint32_t k = i; k < end; k++) {
@@ -163,8 +172,14 @@ void sim_report_csv(const struct sim_report *r, FILE *file)
 
 void sim_report_json(const struct sim_report *r, FILE *file)
 {
-	fprintf(file, "{\"cluster\": \"%s\", \"gpus_of_host\": %g, \"nics_of_host\": %g, \"counts\": [%s], \"checked\": %s, \"rows\": [", r->cluster->name,
-		r->cluster->gpus, r->cluster->nics, r->counts ? r->counts : "", r->checked ? "true" : "false");
+	fprintf(file, "{\"cluster\": \"%s\", \"gpus_of_host\": %g, \"nics_of_host\": %g, \"other_hosts\": [", r->cluster->name,
+		r->cluster->gpus, r->cluster->nics);
+	for (uint32_t i = 0; i < r->cluster->nothers; i++) {
+		const struct sim_other *o = &r->cluster->other[i];
+		fprintf(file, "%s{\"first\": %g, \"last\": %g, \"gpus\": %u, \"nics\": %u}", i ? ", " : "", o->first, o->last,
+			sim_cluster_gpus(r->cluster, (uint32_t)o->first), sim_cluster_nics(r->cluster, (uint32_t)o->first));
+	}
+	fprintf(file, "], \"counts\": [%s], \"checked\": %s, \"rows\": [", r->counts ? r->counts : "", r->checked ? "true" : "false");
 	for (uint32_t i = 0; i < r->count; i++) {
 		const struct sim_row *row = &r->rows[i];
 		const struct sim_answer *a = &row->answer;

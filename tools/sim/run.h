@@ -44,7 +44,8 @@ struct run {
 	struct rank *ranks;
 	struct batch *batches;      /* [rank * BATCHES]; those of rounds by their bits in kept */
 	uint32_t kept;              /* 1 or KEPT - 1: of so many rounds + 1 a rank's NIC may still send */
-	uint8_t *near;              /* [rank * GPUs a host] peers on its host, by their numbers there */
+	uint32_t most_near;         /* ranks of a host, at most */
+	uint8_t *near;              /* [rank * most_near] peers on its host, by their numbers there */
 	struct sim_cursor *cursors; /* [rank * channels + channel] */
 	uint32_t n, peers, nics, far_slots;
 	/* What rounds send to whom: [round & kept][rank][far slot][nic] number of a kind of message. */

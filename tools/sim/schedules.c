@@ -20,8 +20,9 @@ static const struct {
 	const char *name;
 } funcs[] = {
 	{MRW_FUNC_ALL_REDUCE, "all_reduce"}, {MRW_FUNC_ALL_GATHER, "all_gather"}, {MRW_FUNC_REDUCE_SCATTER, "reduce_scatter"},
-	{MRW_FUNC_REDUCE_SCATTER_V, "reduce_scatter_v"}, {MRW_FUNC_BROADCAST, "broadcast"}, {MRW_FUNC_REDUCE, "reduce"}, {MRW_FUNC_BARRIER, "barrier"}, {MRW_FUNC_ALL_TO_ALL, "all_to_all"},
-	{MRW_FUNC_ALL_TO_ALL_V, "all_to_all_v"}, {MRW_FUNC_ALL_GATHER_V, "all_gather_v"}, {MRW_FUNC_GATHER, "gather"}, {MRW_FUNC_SCATTER, "scatter"},
+	{MRW_FUNC_REDUCE_SCATTER_V, "reduce_scatter_v"}, {MRW_FUNC_BROADCAST, "broadcast"}, {MRW_FUNC_REDUCE, "reduce"},
+	{MRW_FUNC_BARRIER, "barrier"}, {MRW_FUNC_ALL_TO_ALL, "all_to_all"}, {MRW_FUNC_ALL_TO_ALL_V, "all_to_all_v"},
+	{MRW_FUNC_ALL_GATHER_V, "all_gather_v"}, {MRW_FUNC_GATHER, "gather"}, {MRW_FUNC_SCATTER, "scatter"},
 	{MRW_FUNC_TRANSFERS, "send_recv"},
 };
 enum { FUNCS = sizeof funcs / sizeof funcs[0] };

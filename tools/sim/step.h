@@ -37,8 +37,8 @@ struct sim_step {
 	struct mrw_far_tree trees[MRW_MAX_RANKS][2];
 	uint32_t tree_peers[MRW_MAX_RANKS][MRW_TREE_PEERS];
 	uint32_t teams[SIM_LIBRARY_RANKS]; /* of what is made of transfers: those of each rank's launch */
-	uint32_t gpus;                 /* ranks of a host: rank r is on host r / gpus */
-	uint32_t channel, host, first; /* of the moment: channel, host and its first rank */
+	uint32_t gpus_of[MRW_MAX_RANKS];   /* [host] its ranks, which have numbers in a row */
+	uint32_t channel, host, first, gpus; /* of the moment: channel, host, its first rank, its ranks */
 	/* Since the round began: */
 	uint64_t loaded, stored;       /* bytes, of this rank's own memory */
 	uint64_t staged, noted;        /* bytes for other hosts, put into the outbox and noted */
@@ -95,6 +95,19 @@ uint32_t *sim_line(const uint8_t *at);
 static inline uint32_t sim_slot(uint32_t rank, uint32_t peer)
 {
 	return sim.reach.tree ? sim_tree_slot(rank, peer) : mrw_reach_slot(&sim.reach, rank, peer);
+}
+
+/* rank's host is that of the moment. */
+static inline void sim_enter_host(uint32_t rank)
+{
+	sim.host = sim.reach.host[rank];
+	sim.first = rank - sim.reach.local[rank];
+	sim.gpus = sim.gpus_of[sim.host];
+}
+
+static inline bool sim_same_host(uint32_t p, uint32_t q)
+{
+	return sim.reach.host[p] == sim.reach.host[q];
 }
 
 static inline uint32_t sim_rank_of(const uint8_t *at)

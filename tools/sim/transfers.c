@@ -50,8 +50,7 @@ static struct mrw_lists lists;
 static void bind(const struct exchange *x, uint32_t rank)
 {
 	sim.args.rank = launch.a.rank = rank;
-	sim.host = rank / sim.gpus;
-	sim.first = sim.host * sim.gpus;
+	sim_enter_host(rank);
 	launch.a.call.channels = sim.teams[rank];
 	launch.routes = launch.first_self = x->parts[rank].routes;
 	launch.selves = x->parts[rank].selves;
@@ -225,7 +224,7 @@ static void greet(struct exchange *x, uint32_t r)
 		double at = x->start[r] + x->fabric.near_latency_ns;
 		if (!mrw_reach_is_peer(&sim.reach, r, p))
 			continue;
-		if (p / sim.gpus != r / sim.gpus) {
+		if (!sim_same_host(p, r)) {
 			if (x->listener)
 				x->listener(x->arg, r, p, 0, sizeof(struct mrw_greeting), 1);
 			at = sim_fabric_send(&x->fabric, r, p, 0, sizeof(struct mrw_greeting), 1, x->start[r]);
