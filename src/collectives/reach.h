@@ -4,8 +4,7 @@
  * those with its number on the other hosts. Ring: the two neighbours, the ranks of a host side by side; only where it is asked for. Trees: the
  * neighbours in two trees over the positions in that ring (tree.h), and those in the ring, which has what trees have not; only where it is asked for. A
  * communicator over several hosts takes rails where they save much, beyond MRW_MAX_WHOLE ranks, or where it is asked to, if every host has the
- * same number of ranks, more than one. Who does not reach everybody lacks calls: reduce (but not in trees) and reduce_scatter_v. Transfers go between any two
- * ranks, peers or not. */
+ * same number of ranks, more than one. Each way has every collective. Transfers go between any two ranks, peers or not. */
 #ifndef MRW_REACH_H
 #define MRW_REACH_H
 
