@@ -11,12 +11,14 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -264,6 +266,52 @@ static inline void abandon_id(void)
 
 	assert_int_equal(mrw_boot_open(&boot, &parts[0].id, 0, 1, NULL), MARROW_SUCCESS);
 	mrw_boot_close(boot);
+}
+
+/* A port that is free now. */
+static inline uint16_t free_port(void)
+{
+	struct sockaddr_in v4 = {.sin_family = AF_INET};
+	socklen_t bytes = sizeof v4;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	bind(fd, (struct sockaddr *)&v4, sizeof v4);
+	getsockname(fd, (struct sockaddr *)&v4, &bytes);
+	close(fd);
+	return ntohs(v4.sin_port);
+}
+
+static inline void *play_env(void *argument)
+{
+	struct part *part = argument;
+
+	sleep_ms(part->delay_ms);
+	part->delay_ms = 0;
+	part->status = mrw_boot_make_env_id(&part->id, part->note, "", part->rank == 0);
+	return part->status == MARROW_SUCCESS ? play(part) : NULL;
+}
+
+static inline void play_env_at(const char *root, uint32_t n)
+{
+	pid_t children[RANKS_MAX];
+
+	prepare(n, n, act_again);
+	abandon_id();
+	begin_capture();
+	for (uint32_t i = 0; i < n; i++) {
+		snprintf(parts[i].note, sizeof parts[i].note, "%s", root);
+		if (i == 0)
+			parts[i].delay_ms = 60;
+		children[i] = fork();
+		if (!children[i]) {
+			play_env(&parts[i]);
+			_exit(0);
+		}
+	}
+	for (uint32_t i = 0; i < n; i++)
+		waitpid(children[i], NULL, 0);
+	end_capture();
+	assert_all(n, MARROW_SUCCESS);
 }
 
 /* First of all: the seed, and memory for the parts. */

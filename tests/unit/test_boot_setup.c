@@ -361,63 +361,6 @@ static void chooses_an_interface(void **state)
 	assert_all(3, MARROW_SUCCESS);
 }
 
-/* A port that is free now. */
-static uint16_t free_port(void)
-{
-	struct sockaddr_in v4 = {.sin_family = AF_INET};
-	socklen_t bytes = sizeof v4;
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	bind(fd, (struct sockaddr *)&v4, sizeof v4);
-	getsockname(fd, (struct sockaddr *)&v4, &bytes);
-	close(fd);
-	return ntohs(v4.sin_port);
-}
-
-static bool has_ipv6(void)
-{
-	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	bool has = fd >= 0 && !bind(fd, (struct sockaddr *)&v6, sizeof v6);
-
-	if (fd >= 0)
-		close(fd);
-	return has;
-}
-
-static void *play_env(void *argument)
-{
-	struct part *part = argument;
-
-	sleep_ms(part->delay_ms);
-	part->delay_ms = 0;
-	part->status = mrw_boot_make_env_id(&part->id, part->note, "", part->rank == 0);
-	return part->status == MARROW_SUCCESS ? play(part) : NULL;
-}
-
-static void play_env_at(const char *root, uint32_t n)
-{
-	pid_t children[RANKS_MAX];
-
-	prepare(n, n, act_again);
-	abandon_id();
-	begin_capture();
-	for (uint32_t i = 0; i < n; i++) {
-		snprintf(parts[i].note, sizeof parts[i].note, "%s", root);
-		if (i == 0)
-			parts[i].delay_ms = 60;
-		children[i] = fork();
-		if (!children[i]) {
-			play_env(&parts[i]);
-			_exit(0);
-		}
-	}
-	for (uint32_t i = 0; i < n; i++)
-		waitpid(children[i], NULL, 0);
-	end_capture();
-	assert_all(n, MARROW_SUCCESS);
-}
-
 static void meets_by_environment(void **state)
 {
 	char root[64];
@@ -454,17 +397,6 @@ static void listens_where_a_connection_was(void **state)
 	assert_int_equal(mrw_sock_listen(&again, NULL, mrw_addr_port(&local), &bound), MARROW_SUCCESS);
 	close(again);
 	close(listening);
-}
-
-static void meets_over_ipv6(void **state)
-{
-	char root[64];
-
-	(void)state;
-	if (!has_ipv6())
-		skip();
-	snprintf(root, sizeof root, "[::1]:%u", free_port());
-	play_env_at(root, 5);
 }
 
 static void rejects_bad_root_addresses(void **state)
@@ -545,7 +477,6 @@ int main(void)
 		cmocka_unit_test(chooses_an_interface),
 		cmocka_unit_test(meets_by_environment),
 		cmocka_unit_test(listens_where_a_connection_was),
-		cmocka_unit_test(meets_over_ipv6),
 		cmocka_unit_test(rejects_bad_root_addresses),
 		cmocka_unit_test(names_unequal_sizes_by_environment),
 		cmocka_unit_test(jobs_of_one_root_do_not_mix),
