@@ -189,21 +189,25 @@ static bool parse_target(const char *text, enum marrow_target *target)
 	return false;
 }
 
-/* The library says what is wrong with a name. */
 static bool parse_algos(struct perf_options *o, const char *text)
 {
-	static char all[] = "oneshot,lines,twoshot,bulk,railshot,rail,ring,treeshot,tree";
-	static char list[256];
+	static const char *const all[OPTION_ALGOS] = { "oneshot", "lines", "twoshot", "bulk", "railshot", "rail", "ring", "treeshot", "tree" };
+	char list[256];
+	int index;
 
 	if (strlen(text) >= sizeof list)
 		return false;
-	strcpy(list, strcmp(text, "all") == 0 ? all : text);
+	strcpy(list, text);
 	o->nalgos = 0;
-	for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
-		if (o->nalgos == sizeof o->algos / sizeof *o->algos)
-			return false;
-		o->algos[o->nalgos++] = word;
-	}
+	if (strcmp(text, "all") == 0)
+		for (; o->nalgos < OPTION_ALGOS; o->nalgos++)
+			o->algos[o->nalgos] = all[o->nalgos];
+	else
+		for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
+			if (o->nalgos == OPTION_ALGOS || !parse_name(word, all, NULL, OPTION_ALGOS, &index) || index == OPTION_ALL)
+				return false;
+			o->algos[o->nalgos++] = all[index];
+		}
 	return o->nalgos > 0;
 }
 
