@@ -103,7 +103,7 @@ static const char help[] =
 	"  -G, --cudagraph N        capture the iterations in a graph and launch it N times (0: no graph)\n"
 	"  -z, --blocking 0|1|2|3   after each operation wait and barrier (1), wait (2); after each iteration wait and\n"
 	"                           barrier outside the time (3) (0)\n"
-	"  -a, --average 0|1|2|3    time of rank 0, mean, least, most over the ranks (3)\n"
+	"  -a, --average 0|1|2|3    time of rank 0, mean, least, most over the ranks (3: the slowest rank's; nccl-tests has 1)\n"
 	"  -C, --report_cputime 0|1 report the time to enqueue (0)\n"
 	"  -y, --stream_null 0|1    use the default stream (0)\n"
 	"  -T, --timeout S          deadline of the library's waits (0: its default)\n"
