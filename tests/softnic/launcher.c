@@ -360,6 +360,7 @@ int main(int argc, char **argv)
 			printf("%-18s %s\n", sn_fault_name((enum sn_fault)i), sn_fault_meaning((enum sn_fault)i));
 		return 0;
 	}
-	fputs(usage, argc == 2 && !strcmp(argv[1], "help") ? stdout : stderr);
-	return argc == 2 && !strcmp(argv[1], "help") ? 0 : EXIT_LAUNCHER;
+	bool asked = argc == 2 && (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
+	fputs(usage, asked ? stdout : stderr);
+	return asked ? 0 : EXIT_LAUNCHER;
 }

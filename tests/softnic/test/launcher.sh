@@ -31,6 +31,9 @@ status_of() {
 	echo $?
 }
 
+check "usage that is asked for" 0 "$(status_of "$tool" --help)"
+check "usage is on standard output" "usage:" "$("$tool" --help 2>/dev/null | head -c 6)"
+check "usage that is not asked for" 125 "$(status_of "$tool" --helpless)"
 check "status 0" 0 "$(status_of "$tool" run -n 3 -- true)"
 # shellcheck disable=SC2016
 check "worst status" 5 "$(status_of "$tool" run -n 4 -- sh -c 'exit $((MARROW_RANK + 2))')"
