@@ -173,14 +173,15 @@ static uint32_t cap_of(uint32_t nranks, bool small)
 	return small ? (nranks < 7 ? 16 : 32) : nranks < 7 ? 0 : 64;
 }
 
-/* Bytes that ranks fill, reduce and compare for the row, about; and what a call of many ranks takes however small, in such bytes. */
+/* Bytes that ranks fill, reduce and compare for the row, about; and what a call of many ranks takes however small, in such bytes. With --each only
+ * the dearest rows are shunned. */
 static double cost_of(const struct row *row)
 {
 	uint32_t n = rows_ranks(&matrix.scope, row), cap = cap_of(n, row->level[FACTOR_CAP]), func = row->level[FACTOR_FUNC];
 	struct mrw_layout l = mrw_layout_make(n > 1 ? n : 2, cap ? cap : 4, MRW_HOST_STAGING_BUDGET);
 	uint64_t elem = reference_type_bytes(matrix.scope.types[row->level[FACTOR_TYPE]]);
 	double bytes = (double)base_bytes((enum base)row->level[FACTOR_BASE], &l, func, elem, n, channels_of(row, &l)) * n;
-	return 16384.0 * n + bytes * (func == MRW_FUNC_BROADCAST ? 2 : 2 + n);
+	return (matrix.each ? 8 << 20 : 16384.0 * n) + bytes * (func == MRW_FUNC_BROADCAST ? 2 : 2 + n);
 }
 
 /* Runs rows, which share their world factors. */
