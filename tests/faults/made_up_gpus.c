@@ -485,8 +485,9 @@ static void no_peer_access(void)
 /* Another failure of the same call is not laid to peer access; nor is one on the device's own memory. */
 static void other_failures(void)
 {
-	static const struct expected full[] = {{MARROW_OUT_OF_MEMORY, "cuMemSetAccess: out of memory"}, {MARROW_OUT_OF_MEMORY, "cuMemSetAccess: out of memory"}};
-	static const struct expected own[] = {{MARROW_CUDA_ERROR, "cuMemSetAccess: invalid value"}, {MARROW_CUDA_ERROR, "cuMemSetAccess: invalid value"}};
+	static const char out[] = "cuMemSetAccess: out of memory", invalid[] = "cuMemSetAccess: invalid value";
+	static const struct expected full[] = {{MARROW_OUT_OF_MEMORY, out}, {MARROW_OUT_OF_MEMORY, out}};
+	static const struct expected own[] = {{MARROW_CUDA_ERROR, invalid}, {MARROW_CUDA_ERROR, invalid}};
 	gpus.fail_access = CUDA_ERROR_OUT_OF_MEMORY;
 	in_both_ways("no memory for a mapping", 2, full);
 	gpus.fail_access = CUDA_ERROR_INVALID_VALUE;
