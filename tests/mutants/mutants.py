@@ -26,6 +26,7 @@ QUICK = "src/collectives/reduce_quick.h"
 LINES = "src/collectives/reduce_lines.h"
 LINE_HOST = "src/device/line_host.h"
 RUN = "src/collectives/run_host.h"
+MOVE_PACKETS = "src/collectives/move_packets.h"
 MOVE_BULK = "src/collectives/move_bulk.h"
 LAUNCH = "src/launch.c"
 INTRODUCTION = "src/introduction.c"
@@ -209,6 +210,7 @@ MUTANTS = [
     Mutant("an only lane forgets what it moved", [(LANE, "\th->own->chunks = h->chunks;\n", "")], ["exchanges"], extra=True),
     Mutant("nobody is told which lane goes on", [(TEAM, "\tmrw_team_sync(team);\n\treturn (uint32_t)", "\treturn (uint32_t)")], ["team", "exchanges teams"], extra=True),
     Mutant("idle lanes stay behind", [(LANES, "own->first = first + r->count;", "own->first = first + (own->place ? r->count : 0);")], ["exchanges"], extra=True),
+    Mutant("a pick is changed before all have been told", [(LANES, "\telse\n\t\tmrw_team_sync(team); /* all have been told */\n", "")], ["exchanges teams"]),
     Mutant("a lane is waited for alone", [(LANES, "for (; rest != 0; rest &= rest - 1) {\n\t\t\t\tuint32_t l = k * 64 + mrw_lowest_bit(rest);",
                                            "for (; rest != 0; rest = 0) {\n\t\t\t\tuint32_t l = active->word[0] ? mrw_lowest_bit(active->word[0]) : 64 + mrw_lowest_bit(active->word[1]);")],
            ["exchanges"]),
@@ -240,6 +242,13 @@ MUTANTS = [
     Mutant("empty blocks are sent", [(REDUCE_PACKETS, "if (mrw_is_far(a, p) && count > 0 &&", "if (mrw_is_far(a, p) &&")], ["hosts messages"]),
     Mutant("a greeting carries no call", [(FAULT, "mrw_slot_here(a, peer), seq & 1)->call", "mrw_slot_here(a, peer), ~seq & 1)->call")],
            ["hosts mismatch"]),
+    Mutant("blocks leave their host before the team has put them", [(REDUCE_PACKETS, "\tmrw_units_send(team->index, team->size, channel, a, seq);\n\tmrw_team_sync(team);\n",
+                                                                    "\tmrw_units_send(team->index, team->size, channel, a, seq);\n")], ["hosts teams"]),
+    Mutant("results leave their host before the team has added them", [(REDUCE_PACKETS, "\tif (mrw_team_any(team, !ok))\n\t\treturn false;\n\treturn mrw_units_push(team, 1,",
+                                                                       "\tif (!ok)\n\t\treturn false;\n\treturn mrw_units_push(team, 1,")], ["hosts teams"]),
+    Mutant("what is moved leaves its host before the team has put it", [(MOVE_PACKETS, "\tif (mrw_team_any(team, !ok))\n\t\treturn false;\n\tif (count == 0",
+                                                                        "\tif (!ok)\n\t\treturn false;\n\tif (count == 0")], ["hosts teams"]),
+    Mutant("a small send leaves its host before the team has put it", [(LANE, "\tif (h->far)\n\t\tmrw_team_sync(team);\n", "")], ["hosts exchanges teams"]),
     Mutant("poison stays on its host", [(FAULT, "\t\tmrw_far_poison(a, p, cause);", "\t\treturn;"), NO_REPORT], ["hosts first fault"]),
 
     # Queues in a memory of the device's own.
@@ -273,6 +282,8 @@ MUTANTS = [
     Mutant("packets of an all-gather leave before the team has put them",
            [(MOVE_RAILSHOT, "\tmrw_team_sync(team);\n\treturn mrw_railshot_post(mrw_team_high(team), team->size, channel, a, seq, r.count);\n}\n\nMRW_DEV_CALL bool mrw_railshot_all_gather",
              "\treturn mrw_railshot_post(mrw_team_high(team), team->size, channel, a, seq, r.count);\n}\n\nMRW_DEV_CALL bool mrw_railshot_all_gather")], ["rails teams"]),
+    Mutant("a broadcast goes along the rail before the team has put it", [(MOVE_RAILSHOT, "\tif (!root)\n\t\treturn true;\n\tmrw_team_sync(team);\n", "\tif (!root)\n\t\treturn true;\n")],
+           ["rails teams"]),
     Mutant("a barrier does not wait for its host", [(MOVE_RAILSHOT, "if (!mrw_railshot_take(channel, a, seq, mrw_rail_rank(a, a->far->host, mrw_rail_local(a, q)), 0, got))",
                                                      "if (channel > 0 && !mrw_railshot_take(channel, a, seq, mrw_rail_rank(a, a->far->host, mrw_rail_local(a, q)), 0, got))")],
            ["rails barrier"]),
