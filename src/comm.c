@@ -56,6 +56,15 @@ static enum marrow_status fail_together(struct marrow_comm *comm, enum marrow_st
 	return status;
 }
 
+/* What a rank told of its fault: where it did, that was before it handed in its status, and came by the same way. */
+static const char *told_by(struct marrow_comm *comm, uint32_t rank, struct mrw_boot_event *event)
+{
+	while (mrw_boot_watch(comm->boot, event))
+		if (event->rank == rank && event->notice == MRW_NOTICE_FAULT)
+			return event->text;
+	return NULL;
+}
+
 /* All ranks hand in a status; all fail if one did. A rank's own failure, and its words, go before what it hears of others. */
 static enum marrow_status agree(struct marrow_comm *comm, enum marrow_status mine, const char *step)
 {
@@ -70,10 +79,13 @@ static enum marrow_status agree(struct marrow_comm *comm, enum marrow_status min
 	if (mine != MARROW_SUCCESS)
 		return fail_together(comm, mine);
 	for (uint32_t r = 0; r < comm->nranks; r++)
-		if (statuses[r] != MARROW_SUCCESS)
-			return fail_together(comm, mrw_fail(MARROW_REMOTE_ERROR, "%s could not %s (%s): see its message",
-							    mrw_boot_name(comm->boot, r), step,
-							    marrow_status_string((enum marrow_status)statuses[r])));
+		if (statuses[r] != MARROW_SUCCESS) {
+			struct mrw_boot_event event;
+			const char *words = told_by(comm, r, &event);
+			return fail_together(comm, mrw_fail(MARROW_REMOTE_ERROR, "%s could not %s (%s): %s", mrw_boot_name(comm->boot, r), step,
+							    marrow_status_string((enum marrow_status)statuses[r]),
+							    words ? words : "see its message"));
+		}
 	return MARROW_SUCCESS;
 }
 
@@ -289,10 +301,10 @@ static enum marrow_status prove(struct marrow_comm *comm)
 {
 	struct mrw_device *d = &comm->device;
 	struct mrw_args args = comm->args;
-	uint64_t limit_ns = MRW_PROOF_MS * 1000000;
+	/* Shorter than an exchange: ranks that miss nothing wait there already, for the words of the one that does. */
+	uint64_t limit_ms = comm->timeout_ms ? comm->timeout_ms * 3 / 4 : MRW_PROOF_MS;
 	args.call.channels = comm->network ? mrw_network_nics(comm->network) : 1;
-	if (args.deadline_ns > limit_ns)
-		args.deadline_ns = limit_ns;
+	args.deadline_ns = (limit_ms < MRW_PROOF_MS ? limit_ms : MRW_PROOF_MS) * 1000000;
 	enum marrow_status status = d->runtime->launch(d, MRW_KERNEL_PROVE, MARROW_UINT8, &args, MRW_BLOCK_THREADS, d->setup_stream);
 	if (status == MARROW_SUCCESS)
 		status = d->runtime->finish(d, keep_waiting, NULL);

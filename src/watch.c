@@ -67,6 +67,14 @@ static void describe_nic(const struct marrow_comm *comm, const struct mrw_record
 	}
 }
 
+/* Where to look when what peer writes does not arrive at reader, or not whole. */
+static const char *path_advice(const struct marrow_comm *comm, uint32_t peer, uint32_t reader)
+{
+	if (peer < comm->nranks && reader < comm->nranks && comm->reach.host[peer] != comm->reach.host[reader])
+		return "look at their NICs, at the GIDs and at the network between the hosts (try ibv_rc_pingpong)";
+	return "peer access is granted but does not work; look for PCIe ACS, IOMMU or virtualisation";
+}
+
 /* Status and words of a fault record. */
 static enum marrow_status describe(const struct marrow_comm *comm, const struct mrw_record *f, char *text, size_t bytes)
 {
@@ -92,11 +100,12 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 			 "message of rank %u", origin, f->peer, turn(&f->mine), f->mine.seq, comm->rank, mine, origin);
 		return MARROW_MISMATCH;
 	case MRW_FAULT_TIMEOUT:
-		if (f->wait_for == MRW_WAIT_PROOF)
-			snprintf(text, bytes, "rank %u waited %.1f s in init for the path proof of %s: that rank is stuck, or %s",
-				 origin, (double)f->waited_ns / 1e9, name_of(comm, f->peer),
-				 comm->network ? "what it writes does not arrive (NIC, GID, network between the hosts: try ibv_rc_pingpong)"
-					       : "its stores do not arrive");
+		if (f->wait_for == MRW_WAIT_PROOF && origin == comm->rank)
+			snprintf(text, bytes, "rank %u waited %.1f s in init for the path proof of %s: either that rank is stuck, or what it writes "
+				 "does not arrive: %s", origin, (double)f->waited_ns / 1e9, name_of(comm, f->peer), path_advice(comm, f->peer, origin));
+		else if (f->wait_for == MRW_WAIT_PROOF)
+			snprintf(text, bytes, "rank %u waited in vain in init for the path proof of %s; see the message of rank %u", origin,
+				 name_of(comm, f->peer), origin);
 		else if (origin == comm->rank)
 			snprintf(text, bytes, "rank %u waited %.1f s in %s, %s %u, channel %u, for %s of %s and gave up (expected %llu, saw %llu): "
 				 "is that rank late, stuck or gone? MARROW_TIMEOUT_MS sets the deadline", comm->rank, (double)f->waited_ns / 1e9,
@@ -120,9 +129,13 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 			 "against each other", origin, origin == comm->rank ? ", one of them " : "", origin == comm->rank ? mine : "");
 		return MARROW_INVALID_USAGE;
 	case MRW_FAULT_PROOF:
-		snprintf(text, bytes, "the memory path from %s to rank %u loses data (expected %016llx, read %016llx): peer access is granted but does "
-			 "not work; look for PCIe ACS, IOMMU or virtualisation", name_of(comm, f->peer), origin,
-			 (unsigned long long)f->expected, (unsigned long long)f->seen);
+		if (origin != comm->rank) { /* who had read nothing wrong itself */
+			snprintf(text, bytes, "the path from %s to rank %u loses data: %s", name_of(comm, f->peer), origin,
+				 path_advice(comm, f->peer, origin));
+			return MARROW_REMOTE_ERROR;
+		}
+		snprintf(text, bytes, "the path from %s to rank %u loses data (expected %016llx, read %016llx): %s", name_of(comm, f->peer), origin,
+			 (unsigned long long)f->expected, (unsigned long long)f->seen, path_advice(comm, f->peer, origin));
 		return MARROW_SYSTEM_ERROR;
 	case MRW_FAULT_NIC:
 		describe_nic(comm, f, origin, text, bytes);
