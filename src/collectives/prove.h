@@ -122,6 +122,7 @@ MRW_DEV void mrw_prove(const struct mrw_team *team, uint32_t channel, const stru
 	for (uint32_t p = 0; p < a->nranks; p++) {
 		if (p == a->rank)
 			continue;
+		mrw_stall(channel + 728);
 		uint8_t *to = mrw_lane_is_far(a, p) ? mine + l->outbox + mrw_pattern_here(a, channel, p) : a->arena[p] + mrw_pattern_there(a, channel, p);
 		for (uint32_t i = team->index; i < mrw_pattern_bytes(a, p) / 8; i += team->size)
 			((uint64_t *)(void *)to)[i] = mrw_proof_word(a->rank, p, i);

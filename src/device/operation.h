@@ -29,6 +29,7 @@ MRW_DEV void mrw_scrub(const struct mrw_team *team, const struct mrw_args *a, ui
 				for (uint32_t i = team->index; i < l->units; i += team->size)
 					mrw_store_packet(&p[i], v);
 			}
+	mrw_stall(720);
 	for (uint32_t c = 0; c < l->channels && l->lines > 0; c++)
 		for (uint32_t slot = 0; slot < l->slots; slot++)
 			for (uint32_t i = team->index; i < l->lines; i += team->size) {

@@ -1,8 +1,9 @@
 /* stale_flags.c - packets of 2^32 operations ago are not taken for fresh ones.
  *
- * stale_flags [--target host|cuda] [--ranks N] [--timeout-ms N]. A large packet message fills the slots at seq s. The seq counter then
+ * stale_flags [--target host|cuda] [--ranks N] [--team T] [--timeout-ms N]. A large packet message fills the slots at seq s. The seq counter then
  * jumps (nothing else is touched) to a scrub boundary, a few operations cross it, and the counter jumps on to s, 2^32 operations
- * later: the slots' flags would fit again. The late sender's data must be waited for. */
+ * later: the slots' flags would fit again. The late sender's data must be waited for. And what peers send as soon as they may must not be
+ * scrubbed over. */
 #include "support/call.h"
 
 #include "comm.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { ROOM = 64 << 10, LATE_US = 20000 };
+enum { ROOM = 64 << 10, LATE_US = 20000, RUSHES = 10 };
 
 /* All ranks: operations are over everywhere, the next one has number seq. */
 static void jump(struct world_rank *self, uint32_t seq)
@@ -33,6 +34,22 @@ static void one(struct world_rank *self, struct call_buffers *b, const struct ca
 	call_prepare(self, b, call);
 	call_issue(self, b, call);
 	call_check(self, b, call);
+}
+
+/* An opening line lets the peers go on, to packets and lines of the next but one operation's parity: none may leave while a thread of the team
+ * still scrubs that. A barrier moves nothing that they would wait for besides. */
+static void rush(struct world_rank *self, struct call_buffers *b, struct call big, const int32_t algos[3])
+{
+	struct call barrier = {.func = MRW_FUNC_BARRIER, .type = MARROW_FLOAT32, .algo = -1};
+	big.channels = 4;
+	for (uint32_t i = 0; i < RUSHES * 4; i++) {
+		jump(self, (i % 4 << 30) - 1);
+		for (uint32_t k = 0; k < 3; k++)
+			one(self, b, &barrier);
+		big.algo = algos[i / 4 % 3];
+		big.seed++;
+		one(self, b, &big);
+	}
 }
 
 static void run(struct world_rank *self)
@@ -69,6 +86,7 @@ static void run(struct world_rank *self)
 					big.seed++;
 					one(self, &b, &big);
 				}
+	rush(self, &b, big, algos);
 	call_buffers_free(self, &b);
 }
 
@@ -79,6 +97,8 @@ int main(int argc, char **v)
 	for (int i = 1; i + 1 < argc; i += 2) {
 		if (strcmp(v[i], "--timeout-ms") == 0)
 			w.timeout_ms = strtoull(v[i + 1], NULL, 10);
+		else if (strcmp(v[i], "--team") == 0)
+			w.team_size = (uint32_t)strtoul(v[i + 1], NULL, 10);
 		else if (strcmp(v[i], "--ranks") == 0)
 			w.nranks = (uint32_t)strtoul(v[i + 1], NULL, 10);
 		else if (strcmp(v[i], "--target") == 0)
