@@ -24,6 +24,7 @@ SUM = "src/collectives/sum.h"
 ADD = "src/collectives/add.h"
 QUICK = "src/collectives/reduce_quick.h"
 LINES = "src/collectives/reduce_lines.h"
+PROVE = "src/collectives/prove.h"
 LINE_HOST = "src/device/line_host.h"
 RUN = "src/collectives/run_host.h"
 MOVE_PACKETS = "src/collectives/move_packets.h"
@@ -75,6 +76,15 @@ MUTANTS = [
            ["tsan teams"], True),
     Mutant("no vote when a round is waited for", [(PEER, "mrw_stall(channel + 128);\n\treturn !mrw_team_any(team, !ok);", "mrw_stall(channel + 128);\n\treturn ok;")], ["tsan teams"], True),
     Mutant("no vote at the end of an operation", [(OPERATION, "if (mrw_team_any(team, !ok))", "if (!ok)")], ["random teams"]),
+
+    Mutant("peers go on before the team has scrubbed", [(OPERATION, "\t\tmrw_scrub(team, a, w.seq, (w.seq - 1) & 1);\n\t\tmrw_team_sync(team);\n",
+                                                         "\t\tmrw_scrub(team, a, w.seq, (w.seq - 1) & 1);\n")], ["stale flags teams"]),
+    # Only one thread sees these faults: without the vote it leaves, and the others wait for it.
+    Mutant("no vote at the begin of transfers", [(LANES, "\tok = !mrw_team_any(team, !ok);\n\tif (ok) {\n\t\tmrw_selves_copy", "\tif (ok) {\n\t\tmrw_selves_copy")], ["concurrent"]),
+    Mutant("no vote before packets across hosts", [(PEER, "\t\t\tok = mrw_far_settled(a, MRW_POSTED_OPERATION, channel, seq & 1, p, w);\n\t}\n\treturn !mrw_team_any(team, !ok);",
+                                                    "\t\t\tok = mrw_far_settled(a, MRW_POSTED_OPERATION, channel, seq & 1, p, w);\n\t}\n\treturn ok;")], ["hosts concurrent"]),
+    # Without one, for nothing would be wrong: the sync in mrw_lane_scrub() (a thread scrubs the packets that it has itself read) and the vote in
+    # mrw_pairwise_end() (the threads agree already, and a later launch begins when the last of them has left).
 
     # Packets.
     Mutant("the first flag of a packet is not checked", [(FLAG, "(uint32_t)(v.unit[0] >> 32) == seq && (uint32_t)(v.unit[1] >> 32) == seq",
@@ -226,6 +236,16 @@ MUTANTS = [
            ["exchanges", "pairs"]),
     Mutant("a send and its recv are not told apart from others", [(TRANSFER, "|| (words & 0xff) != (mrw_line_words(t->func, t->type) & 0xff);", "|| (words & 0xff) > 99;")], ["pairs"], extra=True),
     Mutant("a lost end is not asked for in a group", [(LANES, "for (uint32_t n = looks % count; n > 0; n--)", "for (uint32_t n = 0; n > 0; n--)")], ["pairs"], extra=True),
+
+    # The proof of paths at init.
+    Mutant("what a path brings is not compared", [(PROVE, "if (w.seen != w.expected) {", "if (w.seen != w.expected && w.expected == 0) {")], ["paths"]),
+    Mutant("the head of what a path brings is compared", [(PROVE, "\t\tfor (uint32_t i = team->index; i < mrw_pattern_bytes(a, p) / 8; i += team->size) {\n\t\t\tstruct mrw_where",
+                                                           "\t\tfor (uint32_t i = team->index; i < 64; i += team->size) {\n\t\t\tstruct mrw_where")], ["paths"]),
+    Mutant("patterns do not say for whom they are", [(PROVE, "(uint64_t)(reader + 1) << 32", "(uint64_t)(reader > MRW_MAX_RANKS) << 32")], ["paths"]),
+    Mutant("the token goes before the team's pattern", [(PROVE, "\tmrw_team_sync(team);\n\tbool ok = true;", "\tbool ok = true;")], ["paths", "tsan paths"]),
+    Mutant("patterns are compared before all have come", [(PROVE, "\tif (mrw_team_any(team, !ok))\n\t\treturn;\n\tfor", "\tif (!ok)\n\t\treturn;\n\tfor")], ["paths", "tsan paths"]),
+    Mutant("a proof takes as long as an exchange", [("src/comm.c", "comm->timeout_ms * 3 / 4 : MRW_PROOF_MS;", "comm->timeout_ms : MRW_PROOF_MS;")], ["paths"]),
+    Mutant("a rank's own lines count", [("src/comm.c", "comm->lines = comm->lines && all[r].whole;", "comm->lines = comm->lines && (all[r].whole || r != comm->rank);")], ["paths"]),
 
     # Across hosts.
     Mutant("a chunk's count goes before it", [(LANE, "mrw_far_range(a, h->lane, p, index, false, l->outbox + mrw_lane_chunk_offset(", "mrw_far_range(a, h->lane, p, index + 1, true, l->outbox + mrw_lane_chunk_offset("),
