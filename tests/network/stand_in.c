@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { RANKS = 2, COUNT = 30000, MAPS_A_RANK = 5, PARTINGS = 3, CALLS = 16 };
+enum { RANKS = 2, COUNT = 30000, MAPS_A_RANK = 5, PARTINGS = 3, CALLS = 16, TIMEOUT_MS = 10000, ASTRAY = 65536 };
 #define FAR_AWAY 0x800000000000ull /* pages are moved there for kernels in the case that looks at addresses: no host address is */
 
 /* softnic/test/fake_cuda.h's: memory that no CPU can touch. */
@@ -27,6 +27,7 @@ typedef uint64_t fake_cuda_alloc(size_t bytes, int device);
 static struct {
 	/* what goes wrong */
 	int no_dmabuf, nowhere, far_away;
+	int astray;                     /* rank 0's writes end elsewhere in the other arena */
 	uint32_t fail_map;              /* number of the map that fails, from 1 */
 	/* what happened; atomic */
 	uint32_t spans, exports, maps, unmaps, images, arenas;
@@ -165,6 +166,18 @@ static enum marrow_status poke(struct mrw_device *d, void *dst, const void *src,
 	return mrw_host_runtime.poke(d, dst, src, bytes);
 }
 
+static enum marrow_status launch(struct mrw_device *d, enum mrw_kernel kernel, enum marrow_type type, const struct mrw_args *args,
+				 uint32_t threads, void *stream)
+{
+	struct mrw_args wrong = *args;
+	struct mrw_far far = *args->far;
+	if (!t.astray || args->rank != 0)
+		return mrw_host_runtime.launch(d, kernel, type, args, threads, stream);
+	far.peer[1].arena += ASTRAY;
+	wrong.far = &far;
+	return mrw_host_runtime.launch(d, kernel, type, &wrong, threads, stream);
+}
+
 /* ---- ranks */
 
 static struct marrow_unique_id id;
@@ -202,7 +215,7 @@ static void *be_rank(void *p)
 	struct marrow_comm *comm = NULL;
 	struct hosts_place place;
 	config.target = MARROW_TARGET_HOST;
-	config.timeout_ms = 10000;
+	config.timeout_ms = t.astray ? TIMEOUT_MS / 5 : TIMEOUT_MS;
 	hosts_place(&place, self->rank, RANKS, &config);
 	self->status = marrow_comm_init(&comm, RANKS, &id, self->rank, &config);
 	snprintf(self->text, sizeof self->text, "%s", self->status == MARROW_SUCCESS ? "" : marrow_last_error(NULL));
@@ -306,12 +319,24 @@ static void addresses(struct rank *ranks)
 	EXPECT(t.images == RANKS);
 }
 
+/* The proof of paths goes by NICs, too. */
+static void astray(struct rank *ranks)
+{
+	t.astray = 1;
+	run(ranks);
+	EXPECT(ranks[1].status == MARROW_TIMEOUT && ranks[0].status == MARROW_REMOTE_ERROR);
+	for (uint32_t r = 0; r < RANKS; r++)
+		if (!strstr(ranks[r].text, "rank 1 waited") || !strstr(ranks[r].text, "for the path proof of rank 0") ||
+		    !strstr(ranks[r].text, "look at their NICs"))
+			fail(ranks[r].text);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(struct rank *ranks);
 } cases[] = {
 	{"by_dmabuf", by_dmabuf}, {"no_dmabuf", no_dmabuf}, {"nic_refuses_dmabuf", nic_refuses_dmabuf}, {"neither", neither},
-	{"maps_fail", maps_fail}, {"addresses", addresses},
+	{"maps_fail", maps_fail}, {"addresses", addresses}, {"astray", astray},
 };
 
 static bool load(const char *path)
@@ -332,6 +357,7 @@ static void set_up(void)
 	stand_in.pages_map = pages_map;
 	stand_in.pages_unmap = pages_unmap;
 	stand_in.poke = poke;
+	stand_in.launch = launch;
 	mrw_comm_runtime = &stand_in;
 	setenv("MARROW_SOFTNIC_FAULTS", "late=500", 0); /* read when the first NIC is opened */
 }
