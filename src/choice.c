@@ -100,10 +100,14 @@ static struct mrw_cost_shape shape_of(const struct marrow_comm *comm)
 	for (uint32_t r = 0; r < comm->nranks; r++)
 		if (++counts[comm->reach.host[r]] > most)
 			most = counts[comm->reach.host[r]];
-	return (struct mrw_cost_shape){.target = comm->device.runtime->target, .nranks = comm->nranks, .hosts = comm->hosts, .per_host = most,
+	struct mrw_cost_shape shape = {.target = comm->device.runtime->target, .nranks = comm->nranks, .hosts = comm->hosts, .per_host = most,
 				       .nics = comm->network ? mrw_network_nics(comm->network) : 0, .channels = comm->channel_cap,
 				       .cores = comm->device.runtime->target == MARROW_TARGET_HOST ? comm->cores : 0,
-				       .lines = comm->lines, .rails = comm->reach.rails, .ring = comm->reach.ring};
+				       .lines = comm->lines, .rails = comm->reach.rails, .ring = comm->reach.ring,
+				       .chunk_bytes = mrw_chunk_room(&comm->args.layout, comm->device.runtime->target)};
+	if (comm->reach.tree)
+		mrw_cost_plant(&shape);
+	return shape;
 }
 
 static struct mrw_select_input input(const struct marrow_comm *comm)

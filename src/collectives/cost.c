@@ -1,6 +1,7 @@
 /* cost.c - the figures, and one function an algorithm. ARCHITECTURE.md has the measurements. */
 #include "cost.h"
 #include "schedule.h"
+#include "tree.h"
 
 #include <math.h>
 
@@ -75,10 +76,16 @@ static double packets(const struct work *w, double bytes)
 	return w->f->packet_ns + w->swap_ns + byte * w->slower;
 }
 
+/* A byte to other hosts, where all ranks that share a NIC send as many. */
+static double far_byte(const struct work *w)
+{
+	return w->f->net_byte_ns * (w->s->sharers > 1 ? w->s->sharers : 1) / w->nics;
+}
+
 /* To peers on other hosts: one message each, bytes over all. */
 static double messages(const struct work *w, double peers, double bytes)
 {
-	return peers < 1 ? 0 : w->f->net_ns + (peers - 1) * w->f->net_post_ns + bytes * w->f->net_byte_ns / w->nics;
+	return peers < 1 ? 0 : w->f->net_ns + (peers - 1) * w->f->net_post_ns + bytes * far_byte(w);
 }
 
 /* A byte of chunks within the host. */
@@ -120,7 +127,7 @@ static double bulk(const struct work *w)
 	double exchanges = mrw_exchanges(w->func, w->s->nranks);
 	double start = exchanges * (w->f->chunk_ns + (w->far > 0 ? messages(w, w->far, 0) : 0)) +
 		       (w->f->chunk_swaps + exchanges * w->f->chunk_swaps_each) * w->swap_ns;
-	return w->f->call_ns + start + larger(sent(w, w->n - 1 - w->far) * chunk_byte(w), sent(w, w->far) * w->f->net_byte_ns / w->nics);
+	return w->f->call_ns + start + larger(sent(w, w->n - 1 - w->far) * chunk_byte(w), sent(w, w->far) * far_byte(w));
 }
 
 static double railshot(const struct work *w)
@@ -137,26 +144,104 @@ static double rail(const struct work *w)
 	double buffer = w->blocks ? w->n * w->bytes : w->bytes, half = w->blocks ? 0.5 : 1; /* blocks: one way only */
 	double near = half * 2 * (g - 1) / g * buffer, far = half * 2 * (hosts - 1) / (hosts * g) * buffer;
 	double start = steps / 2 * (w->f->chunk_ns + messages(w, hosts - 1, 0));
-	return w->f->call_ns + start + larger(near * chunk_byte(w), far * w->f->net_byte_ns / w->nics);
+	return w->f->call_ns + start + larger(near * chunk_byte(w), far * far_byte(w));
 }
 
-/* A host's ranks are neighbours: its NICs carry what passes between two of them. */
+/* A round of chunks to a neighbour on another host: half of an exchange, with the network in the place of the link. */
+static double far_round(const struct work *w)
+{
+	return w->f->chunk_ns / 2 - w->f->packet_ns + w->f->net_ns + w->f->net_post_ns;
+}
+
+/* Of numbers below 2^63. */
+static double round_up(double x)
+{
+	double whole = (double)(uint64_t)x;
+	return whole < x ? whole + 1 : whole;
+}
+
+/* Rounds that a block takes in chunks, as select.c cuts it. */
+static double chunks(const struct work *w, double block)
+{
+	double channels = w->s->channels > 0 ? w->s->channels : 1;
+	if (w->s->target == MARROW_TARGET_HOST)
+		channels = w->nics < channels ? w->nics : channels;
+	else if (block < channels * 4096)
+		channels = larger(round_up(block / 4096), 1);
+	return w->s->chunk_bytes > 0 ? larger(round_up(block / (channels * w->s->chunk_bytes)), 1) : 1;
+}
+
+/* Rounds and bytes stand behind one another where every edge of a ring is like the next. Edges within hosts have time to spare: with them
+ * whichever takes longer decides, and the other for a third (so says the simulator). */
+static double in_step(const struct work *w, double rounds_ns, double bytes_ns)
+{
+	double less = rounds_ns < bytes_ns ? rounds_ns : bytes_ns;
+	return larger(rounds_ns, bytes_ns) + (w->s->hosts > 1 && w->s->per_host > 1 ? less / 3 : less);
+}
+
+/* A host's ranks are neighbours: its NICs carry what passes between two of them. In trees a rank tells more neighbours in each round. */
 static double ring(const struct work *w)
 {
-	double hop = w->s->hosts > 1 ? w->f->net_ns + w->f->net_post_ns : w->f->chunk_ns;
+	double hop = w->s->hosts > 1 ? far_round(w) : w->f->chunk_ns;
 	double byte = w->s->hosts > 1 ? larger(w->f->net_byte_ns / w->nics, chunk_byte(w)) : chunk_byte(w);
+	if (w->s->tree && w->s->branches.far_peers > 2)
+		hop += (w->s->branches.far_peers - 2) * w->f->net_post_ns;
 	if (w->func == MRW_FUNC_BARRIER)
 		return w->f->call_ns + w->n / 2 * hop;
-	if (w->func == MRW_FUNC_BROADCAST)
-		return w->f->call_ns + (w->n - 1) * hop + w->bytes * byte;
-	double rounds = (mrw_has_shares(w->func) ? 2 : 1) * (w->n - 1);
-	return w->f->call_ns + rounds * (hop + (w->blocks ? w->bytes : w->bytes / w->n) * byte);
+	if (w->func == MRW_FUNC_BROADCAST) {
+		double count = chunks(w, w->bytes), each = w->bytes / count * byte;
+		return w->f->call_ns + (w->n - 1) * hop + (w->s->hosts - 1) * each + in_step(w, count * hop, count * each);
+	}
+	double block = w->blocks ? w->bytes : w->bytes / w->n, ways = mrw_has_shares(w->func) ? 2 : 1;
+	return w->f->call_ns + in_step(w, ((chunks(w, block) + ways - 1) * (w->n - 1) + 1) * hop, ways * (w->n - 1) * block * byte);
+}
+
+/* Hops on the way up and on the way down. */
+static void climb(const struct work *w, struct mrw_cost_hops *up, struct mrw_cost_hops *down)
+{
+	const struct mrw_cost_branches *b = &w->s->branches;
+	*up = mrw_tree_rises(w->func) ? b->deepest : (struct mrw_cost_hops){0, 0, 0};
+	*down = w->func == MRW_FUNC_BROADCAST ? b->from_first : w->func == MRW_FUNC_REDUCE ? b->top : b->deepest;
+}
+
+/* A message an edge and direction, each when the one before is there; downwards one child is told after the other. */
+static double treeshot(const struct work *w)
+{
+	struct mrw_cost_hops up, down;
+	double part = (double)mrw_tree_part((uint64_t)w->bytes, 0).bytes, peers = w->s->branches.far_peers, fan = w->s->branches.fan;
+	climb(w, &up, &down);
+	double far = (up.far + down.far) * messages(w, 1, 0) + (up.far + down.queued) * 2 * part * w->f->net_byte_ns / w->nics;
+	double posts = larger(peers - 1, 0) + down.far * larger(fan - 1, 0); /* greetings first */
+	return w->f->call_ns + far + (up.near + down.near) * packets(w, part) + posts * w->f->net_post_ns;
+}
+
+/* Chunks that the first one waits for on its way, beside those that a node carries anyhow. */
+static double waits(struct mrw_cost_hops hops)
+{
+	return hops.queued > 1 ? hops.queued - 1 : 0;
+}
+
+/* As many rounds as chunks and hops; no rank is further than its neighbours. Bytes: either the NIC with most edges decides, or the rank that has most and
+ * the way of the first chunk there. One way only, what comes in and what goes out hold each other up less. */
+static double tree(const struct work *w)
+{
+	const struct mrw_cost_branches *b = &w->s->branches;
+	uint64_t bytes = (uint64_t)w->bytes;
+	struct mrw_cost_hops up, down;
+	double part = (double)mrw_tree_part(bytes, 0).bytes, count = chunks(w, part), byte = w->f->net_byte_ns / w->nics;
+	double rounds = (double)mrw_tree_rounds(w->func, w->s->nranks, 0, mrw_tree_parts(bytes), (uint64_t)count);
+	double hop = far_round(w) + larger(b->far_peers - 1., 0) * w->f->net_post_ns;
+	bool both = !mrw_has_root(w->func);
+	double edges = both ? b->edges : larger(b->edges - 1., 1), nic = both ? b->nic_edges : b->nic_children;
+	climb(w, &up, &down);
+	double far = larger(nic * w->bytes / 2, edges * w->bytes / 2 + (waits(up) + waits(down)) * part / count) * byte;
+	return w->f->call_ns + rounds * hop + larger(far, b->near_edges * w->bytes / 2 * chunk_byte(w));
 }
 
 /* One row an algorithm: how long, and between what peers ranks have it. */
 static const struct {
 	double (*ns)(const struct work *w);
-	bool all, rails, ring;
+	bool all, rails, ring, tree;
 } ways[MRW_ALGO_COUNT] = {
 	[MRW_ALGO_ONESHOT] = {oneshot, .all = true},
 	[MRW_ALGO_LINES] = {lines, .all = true},
@@ -164,7 +249,9 @@ static const struct {
 	[MRW_ALGO_BULK] = {bulk, .all = true},
 	[MRW_ALGO_RAILSHOT] = {railshot, .rails = true},
 	[MRW_ALGO_RAIL] = {rail, .rails = true},
-	[MRW_ALGO_RING] = {ring, .ring = true},
+	[MRW_ALGO_RING] = {ring, .ring = true, .tree = true},
+	[MRW_ALGO_TREESHOT] = {treeshot, .tree = true},
+	[MRW_ALGO_TREE] = {tree, .tree = true},
 };
 
 double mrw_cost_ns(const struct mrw_cost_figures *f, const struct mrw_cost_shape *s, enum mrw_func func, uint64_t bytes, enum mrw_algo algo)
@@ -175,9 +262,126 @@ double mrw_cost_ns(const struct mrw_cost_figures *f, const struct mrw_cost_shape
 			 !mrw_has_shares(func) && func != MRW_FUNC_BARRIER, crowd > 1 ? s->per_host * slower * f->swap_ns : 0, slower};
 	if ((uint32_t)algo >= MRW_ALGO_COUNT || !ways[algo].ns || s->nranks < 2)
 		return INFINITY;
-	if (s->ring ? !ways[algo].ring : s->rails ? !ways[algo].rails : !ways[algo].all)
+	if (s->tree ? !ways[algo].tree : s->ring ? !ways[algo].ring : s->rails ? !ways[algo].rails : !ways[algo].all)
+		return INFINITY;
+	if (s->tree && (algo == MRW_ALGO_RING) != w.blocks) /* trees have no blocks: what does goes round the ring */
 		return INFINITY;
 	return ways[algo].ns(&w);
+}
+
+static bool leaves_host(const struct mrw_cost_shape *s, uint32_t a, uint32_t b)
+{
+	return a / s->per_host != b / s->per_host;
+}
+
+/* Children of a position on other hosts. */
+static uint32_t fan_of(const struct mrw_cost_shape *s, uint32_t which, uint32_t position)
+{
+	struct mrw_tree t = mrw_tree_at(s->nranks, which, position);
+	uint32_t fan = 0;
+	for (uint32_t i = MRW_TREE_FIRST; i <= MRW_TREE_SECOND; i++)
+		fan += t.neighbour[i] != MRW_TREE_NONE && leaves_host(s, t.neighbour[i], position);
+	return fan;
+}
+
+/* To the position above; false at the root. */
+static bool rise(const struct mrw_cost_shape *s, uint32_t which, uint32_t *position, struct mrw_cost_hops *hops)
+{
+	uint32_t parent = mrw_tree_at(s->nranks, which, *position).neighbour[MRW_TREE_PARENT];
+	if (parent == MRW_TREE_NONE)
+		return false;
+	if (leaves_host(s, parent, *position)) {
+		hops->far++;
+		hops->queued += fan_of(s, which, parent);
+	} else {
+		hops->near++;
+	}
+	*position = parent;
+	return true;
+}
+
+static void longest(struct mrw_cost_hops *most, struct mrw_cost_hops hops)
+{
+	if (hops.far > most->far || (hops.far == most->far && (hops.queued > most->queued || (hops.queued == most->queued && hops.near > most->near))))
+		*most = hops;
+}
+
+/* From one position to another: the deeper one climbs until both meet. */
+static struct mrw_cost_hops between(const struct mrw_cost_shape *s, uint32_t which, uint32_t a, uint32_t b)
+{
+	struct mrw_cost_hops hops = {0, 0, 0};
+	while (a != b)
+		(void)rise(s, which, mrw_tree_at(s->nranks, which, a).level > mrw_tree_at(s->nranks, which, b).level ? &a : &b, &hops);
+	return hops;
+}
+
+/* Of one position: nic_edges and nic_children are its own. */
+static struct mrw_cost_branches branches_at(const struct mrw_cost_shape *s, uint32_t position)
+{
+	struct mrw_cost_branches b = {.edges = 0};
+	uint32_t n = s->nranks, seen[MRW_TREE_PEERS + 2] = {(position + 1) % n, (position + n - 1) % n}, count = n > 2 ? 2 : 1;
+	for (uint32_t k = 0; k < MRW_TREES; k++) {
+		struct mrw_tree t = mrw_tree_at(n, k, position);
+		uint32_t fan = fan_of(s, k, position);
+		for (uint32_t i = 0; i < MRW_TREE_NEIGHBOURS; i++) {
+			uint32_t p = t.neighbour[i], known = 0;
+			if (p == MRW_TREE_NONE)
+				continue;
+			b.edges += leaves_host(s, p, position);
+			b.near_edges += !leaves_host(s, p, position);
+			while (known < count && seen[known] != p)
+				known++;
+			if (known == count)
+				seen[count++] = p;
+		}
+		b.nic_children += fan;
+		b.fan = fan > b.fan ? fan : b.fan;
+	}
+	b.nic_edges = b.edges;
+	for (uint32_t i = 0; i < count; i++)
+		b.far_peers += leaves_host(s, seen[i], position);
+	return b;
+}
+
+static uint32_t most(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+static void take_most(struct mrw_cost_branches *b, const struct mrw_cost_branches *at)
+{
+	b->edges = most(b->edges, at->edges);
+	b->nic_edges = most(b->nic_edges, at->nic_edges);
+	b->nic_children = most(b->nic_children, at->nic_children);
+	b->near_edges = most(b->near_edges, at->near_edges);
+	b->fan = most(b->fan, at->fan);
+	b->far_peers = most(b->far_peers, at->far_peers);
+}
+
+void mrw_cost_plant(struct mrw_cost_shape *s)
+{
+	struct mrw_cost_branches *b = &s->branches, nic = {.edges = 0};
+	uint32_t sharers = s->sharers > 1 ? s->sharers : 1;
+	*b = nic;
+	s->tree = true;
+	for (uint32_t p = 0; p < s->nranks; p++) {
+		struct mrw_cost_branches at = branches_at(s, p);
+		if (p % s->per_host % sharers == 0) /* the next NIC */
+			nic.nic_edges = nic.nic_children = 0;
+		nic.nic_edges += at.nic_edges;
+		nic.nic_children += at.nic_children;
+		take_most(b, &at);
+		take_most(b, &nic);
+		for (uint32_t k = 0; k < MRW_TREES; k++) {
+			struct mrw_cost_hops up = {0, 0, 0};
+			for (uint32_t above = p; rise(s, k, &above, &up);)
+				;
+			longest(&b->deepest, up);
+			if (p == 0)
+				longest(&b->top, up);
+			longest(&b->from_first, between(s, k, 0, p));
+		}
+	}
 }
 
 /* Measured with two ranks; with more as loads of a rank's link that are believed to matter alike. */

@@ -1,6 +1,6 @@
 /* cost.h - how long a collective takes by each algorithm: predicted from a machine's figures and the shape of a communicator. Pure.
  *
- * Times are nanoseconds in doubles, made of sums, products and quotients only, and nothing is contracted (meson.build): all ranks
+ * Times are nanoseconds in doubles, made of sums, products, quotients and whole parts only, and nothing is contracted (meson.build): all ranks
  * come to the same bits, and init compares what follows from them (terms.h).
  *
  * A prediction is of calls in a row, all ranks in step. Where it was measured up to where an algorithm is best, that stands above what the
@@ -13,6 +13,24 @@
 #include <marrow/types.h>
 #include <stdbool.h>
 
+/* Hops between two ranks of a tree. */
+struct mrw_cost_hops {
+	uint32_t far, near;    /* between hosts, within one */
+	uint32_t queued;       /* messages that far ones wait for at a node, their own among them: it has so many children on other hosts */
+};
+
+/* What counts of two trees (tree.h). Roots of calls are not known: the rank at position 0 stands for them. */
+struct mrw_cost_branches {
+	struct mrw_cost_hops deepest, top; /* between a root and whoever is furthest; and position 0 */
+	struct mrw_cost_hops from_first;   /* between position 0 and whoever is furthest */
+	/* Edges between hosts, both trees together: */
+	uint32_t edges;                    /* of the rank that has most */
+	uint32_t nic_edges, nic_children;  /* of the NIC that carries most; of these those to children */
+	uint32_t near_edges;               /* within the host, of the rank that has most */
+	uint32_t fan;                      /* most children on other hosts that a rank has in a tree */
+	uint32_t far_peers;                /* most of a rank, its neighbours in the ring among them */
+};
+
 /* Who takes part. */
 struct mrw_cost_shape {
 	enum marrow_target target;
@@ -24,6 +42,10 @@ struct mrw_cost_shape {
 	bool lines;            /* lines arrive whole */
 	bool rails;            /* ranks have the ranks of their host and their rail as peers, nobody else */
 	bool ring;             /* their two neighbours, nobody else */
+	bool tree;             /* their neighbours in two trees and a ring: by mrw_cost_plant() */
+	uint32_t sharers;      /* ranks of a host that have a NIC together; 0 counts as 1 */
+	uint32_t chunk_bytes;  /* room for a round's chunk, in rings and trees: mrw_chunk_room() of select.h; 0: for all of it */
+	struct mrw_cost_branches branches; /* with tree */
 };
 
 /* A machine. Bytes are payload: what it costs to carry a byte by this format, its flags included. */
@@ -54,6 +76,9 @@ extern const struct mrw_cost_figures mrw_cost_nvlink;
 /* Processes of one machine, by shared memory: two cores, measured. Between hosts: the model of a NIC, *emulated*. */
 extern const struct mrw_cost_figures mrw_cost_host;
 const struct mrw_cost_figures *mrw_cost_figures_of(enum marrow_target target);
+
+/* Makes a shape's ranks neighbours in trees. As nranks, per_host and sharers are: before it, hosts are as if each had per_host. */
+void mrw_cost_plant(struct mrw_cost_shape *s);
 
 /* Nanoseconds of a call; bytes as in struct mrw_args. INFINITY where ranks of this shape do not have the algorithm, or the call does not. Whether the
  * arena has room is not asked: mrw_select_can(). */

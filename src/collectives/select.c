@@ -108,13 +108,6 @@ bool mrw_select_can(const struct mrw_select_input *in, enum mrw_algo algo)
 	return packet_units(in, algo) <= units_room(in, algo) * channels_max(in);
 }
 
-/* One message an edge and direction, against rounds of chunks. Taken over from rails of two hosts: where packets stop to win in trees has not been
- * measured. */
-static uint64_t treeshot_limit(void)
-{
-	return 8192;
-}
-
 static const char *const reasons[MRW_ALGO_COUNT] = {
 	[MRW_ALGO_ONESHOT] = "small: one exchange of packets",
 	[MRW_ALGO_LINES] = "middle: one exchange of lines",
@@ -122,7 +115,20 @@ static const char *const reasons[MRW_ALGO_COUNT] = {
 	[MRW_ALGO_BULK] = "large: chunks through staging",
 	[MRW_ALGO_RAILSHOT] = "small: packets within the host, then along the rail",
 	[MRW_ALGO_RAIL] = "large: chunks within the host and along the rail",
+	[MRW_ALGO_TREESHOT] = "small: packets in trees",
+	[MRW_ALGO_TREE] = "large: chunks in trees",
 };
+
+/* What carries every call that has bytes, and of trees no blocks. */
+static enum mrw_algo chunks_of(const struct mrw_select_input *in)
+{
+	return in->layout.tree ? MRW_ALGO_TREE : on_rails(in) ? MRW_ALGO_RAIL : MRW_ALGO_BULK;
+}
+
+static enum mrw_algo packets_of(const struct mrw_select_input *in)
+{
+	return in->layout.tree ? MRW_ALGO_TREESHOT : on_rails(in) ? MRW_ALGO_RAILSHOT : MRW_ALGO_ONESHOT;
+}
 
 static enum mrw_algo choose(const struct mrw_select_input *in, const char **reason)
 {
@@ -138,21 +144,13 @@ static enum mrw_algo choose(const struct mrw_select_input *in, const char **reas
 		*reason = "only neighbours are reached";
 		return MRW_ALGO_RING;
 	}
-	if (in->layout.tree) {
-		if (mrw_select_can(in, MRW_ALGO_RING)) {
-			*reason = "blocks: trees have none";
-			return MRW_ALGO_RING;
-		}
-		if (mrw_select_can(in, MRW_ALGO_TREESHOT) && in->bytes <= treeshot_limit()) {
-			*reason = "small: packets in trees";
-			return MRW_ALGO_TREESHOT;
-		}
-		*reason = "large: chunks in trees";
-		return MRW_ALGO_TREE;
+	if (in->layout.tree && has_blocks(in->func)) {
+		*reason = "blocks: trees have none";
+		return MRW_ALGO_RING;
 	}
-	enum mrw_algo algo = on_rails(in) ? MRW_ALGO_RAIL : MRW_ALGO_BULK; /* what carries all that has bytes */
+	enum mrw_algo algo = chunks_of(in);
 	if (in->bytes == 0 || in->func == MRW_FUNC_BARRIER) {
-		algo = on_rails(in) ? MRW_ALGO_RAILSHOT : MRW_ALGO_ONESHOT;
+		algo = packets_of(in);
 		*reason = reasons[algo];
 		return algo;
 	}
@@ -170,7 +168,7 @@ static enum mrw_algo choose(const struct mrw_select_input *in, const char **reas
 static enum mrw_algo quickest(const struct mrw_select_input *in, const struct mrw_cost_shape *shape)
 {
 	const struct mrw_cost_figures *figures = mrw_cost_figures_of(shape->target);
-	enum mrw_algo best = on_rails(in) ? MRW_ALGO_RAIL : MRW_ALGO_BULK;
+	enum mrw_algo best = chunks_of(in);
 	double least = mrw_cost_ns(figures, shape, in->func, in->bytes, best);
 	for (uint32_t a = MRW_ALGO_ONESHOT; a < MRW_ALGO_COUNT; a++) {
 		enum mrw_algo algo = (enum mrw_algo)a;
@@ -225,13 +223,15 @@ void mrw_select_prepare(struct mrw_choices *choices, const struct mrw_select_inp
 			const struct mrw_tuning *tuning)
 {
 	struct mrw_tuning_shape key = {shape->nranks, shape->hosts, shape->per_host,
-				       shape->ring ? MRW_PEERS_RING : shape->rails ? MRW_PEERS_RAILS : MRW_PEERS_ALL};
+				       shape->tree ? MRW_PEERS_TREE : shape->ring ? MRW_PEERS_RING : shape->rails ? MRW_PEERS_RAILS : MRW_PEERS_ALL};
 	struct mrw_select_input probe = *in;
 	memset(choices, 0, sizeof *choices);
 	probe.forced_algo = -1;
 	probe.forced_channels = 0;
 	probe.lines = shape->lines;
-	for (uint32_t f = 0; f < MRW_FUNC_COUNT && !in->layout.ring && !in->layout.tree; f++) {
+	for (uint32_t f = 0; f < MRW_FUNC_COUNT && !in->layout.ring; f++) {
+		if (in->layout.tree && has_blocks((enum mrw_func)f))
+			continue;
 		struct mrw_choice *rows = choices->rows[f];
 		uint32_t count = 0;
 		const struct mrw_tuning_row *measured = tuning ? mrw_tuning_rows(tuning, &key, (enum mrw_func)f, &count) : NULL;
@@ -274,6 +274,18 @@ static void plan_lines(const struct mrw_select_input *in, struct mrw_plan *plan)
 	plan->threads = at_most((ceil_div(lines, plan->channels) * 8 + 31) / 32 * 32 + 32, MRW_BLOCK_THREADS);
 }
 
+/* Rounds of equal chunks; on the GPU whole vectors of all threads, where the arena has room for that. */
+static uint32_t grain_of(const struct mrw_layout *layout, enum marrow_target target)
+{
+	return target == MARROW_TARGET_HOST || layout->chunk_bytes < MRW_STEP_BYTES ? 512 : MRW_STEP_BYTES;
+}
+
+uint32_t mrw_chunk_room(const struct mrw_layout *layout, enum marrow_target target)
+{
+	uint32_t grain = grain_of(layout, target);
+	return layout->chunk_bytes / grain * grain;
+}
+
 static void plan_bulk(const struct mrw_select_input *in, struct mrw_plan *plan)
 {
 	bool chain = plan->algo == MRW_ALGO_RING && in->func == MRW_FUNC_BROADCAST; /* of the whole buffer */
@@ -285,12 +297,11 @@ static void plan_bulk(const struct mrw_select_input *in, struct mrw_plan *plan)
 	uint64_t smallest = host ? in->layout.chunk_bytes : 4096;
 	/* The host target runs channels in turn: one, or one for each NIC. */
 	uint32_t cap = host && !in->forced_channels ? at_most(in->nics > 1 ? in->nics : 1, channels_max(in)) : channels_max(in);
-	/* Rounds of equal chunks; on the GPU whole vectors of all threads, where the arena has room for that. */
-	uint32_t grain = host || in->layout.chunk_bytes < MRW_STEP_BYTES ? 512 : MRW_STEP_BYTES;
+	uint32_t grain = grain_of(&in->layout, in->target), room = mrw_chunk_room(&in->layout, in->target);
 	plan->channels = in->forced_channels ? cap : at_most(ceil_div(block, smallest), cap);
 	uint64_t share = ceil_div(block, plan->channels);
-	uint64_t rounds = ceil_div(share, in->layout.chunk_bytes / grain * grain);
-	plan->chunk_bytes = at_most(ceil_div(ceil_div(share, rounds), grain) * grain, in->layout.chunk_bytes / grain * grain);
+	uint64_t rounds = ceil_div(share, room);
+	plan->chunk_bytes = at_most(ceil_div(ceil_div(share, rounds), grain) * grain, room);
 	if (plan->chunk_bytes > share) /* a short message: no grain */
 		plan->chunk_bytes = at_most(ceil_div(share, 512) * 512, in->layout.chunk_bytes);
 	plan->lag = MRW_MAX_LAG;

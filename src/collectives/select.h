@@ -55,6 +55,8 @@ void mrw_select_prepare(struct mrw_choices *choices, const struct mrw_select_inp
 			const struct mrw_tuning *tuning);
 /* Largest all-reduce that one shot of packets can carry. */
 uint64_t mrw_oneshot_max_bytes(const struct mrw_layout *layout, uint32_t channel_cap);
+/* Most bytes of a channel's chunk in a round: of the arena's room whole grains. */
+uint32_t mrw_chunk_room(const struct mrw_layout *layout, enum marrow_target target);
 const char *mrw_algo_name(enum mrw_algo algo);
 /* enum mrw_algo, -1 if unknown. */
 int32_t mrw_algo_from_name(const char *name);

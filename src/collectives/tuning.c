@@ -19,7 +19,7 @@ static const char *const func_names[MRW_FUNC_COUNT] = {
 	[MRW_FUNC_REDUCE] = "reduce",
 	[MRW_FUNC_REDUCE_SCATTER_V] = "reduce_scatter_v",
 };
-static const char *const peers_names[] = {"all", "rails", "ring"};
+static const char *const peers_names[] = {"all", "rails", "ring", "tree"};
 
 enum mrw_func mrw_tuning_func(const char *name)
 {
@@ -78,12 +78,14 @@ const char *mrw_tuning_misfit(const struct mrw_tuning_shape *s, enum mrw_func fu
 {
 	struct mrw_cost_shape shape = {.target = MARROW_TARGET_HOST, .nranks = s->nranks, .hosts = s->hosts, .per_host = s->fullest, .channels = 1,
 				       .lines = s->hosts == 1, .rails = s->peers == MRW_PEERS_RAILS, .ring = s->peers == MRW_PEERS_RING};
+	if (s->peers == MRW_PEERS_TREE)
+		mrw_cost_plant(&shape);
 	bool has = mrw_cost_ns(&mrw_cost_host, &shape, func, 1, algo) < INFINITY;
 	if (algo == MRW_ALGO_TWOSHOT && !has)
 		return "it is for all_reduce over more than two ranks that reach each other";
 	if (algo == MRW_ALGO_LINES && !has)
 		return "it is for all_reduce within a host";
-	if ((algo == MRW_ALGO_BULK || algo == MRW_ALGO_RAIL) && func == MRW_FUNC_BARRIER)
+	if ((algo == MRW_ALGO_BULK || algo == MRW_ALGO_RAIL || algo == MRW_ALGO_TREE) && func == MRW_FUNC_BARRIER)
 		return "a barrier has no bytes";
 	return has ? NULL : "ranks with such peers do not have it";
 }
@@ -137,17 +139,17 @@ static bool read_shape(struct reader *r, char *words[], uint32_t count)
 	uint64_t ranks, hosts, fullest;
 	if (count != 9 || strcmp(words[1], "ranks") != 0 || strcmp(words[3], "hosts") != 0 || strcmp(words[5], "fullest") != 0 ||
 	    strcmp(words[7], "peers") != 0)
-		return refuse(r, "expected \"shape ranks N hosts N fullest N peers all|rails|ring\"");
+		return refuse(r, "expected \"shape ranks N hosts N fullest N peers all|rails|ring|tree\"");
 	if (!number(words[2], MRW_MAX_RANKS, &ranks) || ranks < 2)
 		return refuse(r, "%.20s ranks: 2 to %u", words[2], MRW_MAX_RANKS);
 	if (!number(words[4], ranks, &hosts) || hosts < 1)
 		return refuse(r, "%.20s hosts of %llu ranks", words[4], (unsigned long long)ranks);
 	if (!number(words[6], ranks - (hosts - 1), &fullest) || fullest * hosts < ranks)
 		return refuse(r, "%.20s ranks on the fullest of %llu hosts of %llu ranks", words[6], (unsigned long long)hosts, (unsigned long long)ranks);
-	while (s.peers <= MRW_PEERS_RING && strcmp(words[8], peers_names[s.peers]) != 0)
+	while (s.peers < MRW_PEERS_COUNT && strcmp(words[8], peers_names[s.peers]) != 0)
 		s.peers++;
-	if (s.peers > MRW_PEERS_RING || (hosts == 1 && s.peers != MRW_PEERS_ALL) || (s.peers == MRW_PEERS_RAILS && fullest * hosts != ranks))
-		return refuse(r, "peers %.20s: all, or over several hosts rails (as many ranks on each) or ring", words[8]);
+	if (s.peers == MRW_PEERS_COUNT || (hosts == 1 && s.peers != MRW_PEERS_ALL) || (s.peers == MRW_PEERS_RAILS && fullest * hosts != ranks))
+		return refuse(r, "peers %.20s: all, or over several hosts rails (as many ranks on each), ring or tree", words[8]);
 	s.nranks = (uint32_t)ranks;
 	s.hosts = (uint32_t)hosts;
 	s.fullest = (uint32_t)fullest;

@@ -9,7 +9,7 @@
  *
  * A line each: the form, the library that measured, the machine as marrow_comm_get_properties() names it, then shapes, each with rows for
  * some functions: up to so many bytes (as in struct mrw_args) that algorithm, ascending, the last one "max". What is not in the table is
- * the cost model's. '#' begins a comment. peers: all, rails or ring, as in reach.h; rings and trees leave
+ * the cost model's. '#' begins a comment. peers: all, rails, ring or tree, as in reach.h; rings, and blocks in trees, leave
  * nothing to choose, their rows are read and not used. The reading is strict: whatever is not so, is absurd or
  * stands twice refuses the whole table, with its line. */
 #ifndef MRW_TUNING_H
@@ -29,7 +29,7 @@ enum {
 	MRW_MACHINE_BYTES = 128          /* a machine's name */
 };
 
-enum mrw_peers { MRW_PEERS_ALL, MRW_PEERS_RAILS, MRW_PEERS_RING };
+enum mrw_peers { MRW_PEERS_ALL, MRW_PEERS_RAILS, MRW_PEERS_RING, MRW_PEERS_TREE, MRW_PEERS_COUNT };
 
 /* What a choice was measured for, beside function and bytes. */
 struct mrw_tuning_shape {

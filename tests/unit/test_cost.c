@@ -96,9 +96,51 @@ static double cost(const struct mrw_cost_shape *s, uint32_t func, uint64_t bytes
 	return mrw_cost_ns(mrw_cost_figures_of(s->target), s, (enum mrw_func)func, bytes, (enum mrw_algo)algo);
 }
 
+/* One rank on each of four emulated hosts; only what has few bytes, for the model of a NIC shares its cores with the ranks. */
+static void trees_and_rings_fit_what_was_emulated(void **state)
+{
+	(void)state;
+	struct mrw_cost_shape ring = {.target = MARROW_TARGET_HOST, .nranks = 4, .hosts = 4, .per_host = 1, .channels = 4, .cores = 2, .nics = 1}, trees = ring;
+	ring.ring = true;
+	mrw_cost_plant(&trees);
+	double us[] = {cost(&trees, MRW_FUNC_ALL_REDUCE, 8, MRW_ALGO_TREESHOT) / 1e3, cost(&ring, MRW_FUNC_ALL_REDUCE, 8, MRW_ALGO_RING) / 1e3};
+	assert_true(us[0] > 0.8 * 61 && us[0] < 1.2 * 61);
+	assert_true(us[1] > 0.8 * 123 && us[1] < 1.2 * 123);
+}
+
+/* What the model counts of trees, by hand: eight positions, 5 above 3 (which has 1 and the leaf 4) and 7 (the leaf 6), 1 above the leaves 0 and 2; the
+ * other tree is its mirror. */
+static void branches_are_counted(void **state)
+{
+	(void)state;
+	struct mrw_cost_shape s = {.target = MARROW_TARGET_HOST, .nranks = 8, .hosts = 8, .per_host = 1};
+	mrw_cost_plant(&s);
+	assert_true(s.tree);
+	assert_int_equal(s.branches.deepest.far, 3); /* 5 3 1 0 */
+	assert_int_equal(s.branches.deepest.queued, 6);
+	assert_int_equal(s.branches.deepest.near, 0);
+	assert_int_equal(s.branches.from_first.far, 5); /* 0 1 3 5 7 6 */
+	assert_int_equal(s.branches.edges, 4);
+	assert_int_equal(s.branches.nic_children, 2);
+	assert_int_equal(s.branches.far_peers, 4); /* of 3: 5, 1, 4 (above it in the other tree, too), and 2 in the ring */
+	s.hosts = 2;
+	s.per_host = 4;
+	s.sharers = 4;
+	mrw_cost_plant(&s);
+	/* From 3 to 5 and 4, and mirrored from 4 to 2 and 3. */
+	assert_int_equal(s.branches.nic_edges, 4);
+	assert_int_equal(s.branches.edges, 3); /* of 3 */
+	assert_int_equal(s.branches.deepest.far, 2); /* 5 3 4 */
+	assert_int_equal(s.branches.fan, 1);
+	assert_int_equal(s.branches.far_peers, 2);
+}
+
 /* Who has what. */
 static bool has(const struct mrw_cost_shape *s, uint32_t func, uint32_t algo)
 {
+	bool blocks = func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_REDUCE_SCATTER_V;
+	if (s->tree)
+		return blocks ? algo == MRW_ALGO_RING : algo == MRW_ALGO_TREESHOT || algo == MRW_ALGO_TREE;
 	switch (algo) {
 	case MRW_ALGO_ONESHOT:
 	case MRW_ALGO_BULK:
@@ -140,7 +182,7 @@ static void times_behave(void **state)
 	(void)state;
 	static const uint32_t shapes[][2] = {{1, 2}, {1, 3}, {1, 8}, {1, 16}, {2, 1}, {2, 2}, {4, 4}, {8, 8}, {64, 1}};
 	for (size_t i = 0; i < COUNT(shapes); i++)
-		for (uint32_t bits = 0; bits < 32; bits++) {
+		for (uint32_t bits = 0; bits < 64; bits++) {
 			struct mrw_cost_shape s = {.hosts = shapes[i][0], .per_host = shapes[i][1], .nranks = shapes[i][0] * shapes[i][1], .channels = 4,
 						   .nics = 1};
 			s.target = bits & 1 ? MARROW_TARGET_CUDA : MARROW_TARGET_HOST;
@@ -148,6 +190,8 @@ static void times_behave(void **state)
 			s.cores = bits & 4 ? 2 : 0;
 			s.rails = (bits & 8) && s.hosts > 1 && s.per_host > 1;
 			s.ring = (bits & 16) && s.hosts > 1 && !s.rails;
+			if ((bits & 32) && s.hosts > 1 && !s.rails && !s.ring)
+				mrw_cost_plant(&s);
 			check_shape(&s);
 		}
 	struct mrw_cost_shape alone = {.target = MARROW_TARGET_HOST, .nranks = 1, .hosts = 1, .per_host = 1, .channels = 1};
@@ -170,6 +214,19 @@ static void shapes_order_as_they_must(void **state)
 	more.hosts = 2;
 	more.nranks = 16;
 	assert_true(cost(&more, MRW_FUNC_ALL_REDUCE, 1 << 30, MRW_ALGO_RAIL) < cost(&rails, MRW_FUNC_ALL_REDUCE, 1 << 30, MRW_ALGO_RAIL));
+	/* What goes through a NIC that ranks share waits there; in a ring one of a host's ranks uses it. */
+	struct mrw_cost_shape shared = rails;
+	shared.sharers = 8;
+	assert_true(cost(&shared, MRW_FUNC_ALL_REDUCE, 1 << 30, MRW_ALGO_RAIL) > 4 * cost(&rails, MRW_FUNC_ALL_REDUCE, 1 << 30, MRW_ALGO_RAIL));
+	shared.rails = false;
+	shared.ring = true;
+	assert_true(cost(&shared, MRW_FUNC_ALL_REDUCE, 1 << 30, MRW_ALGO_RING) == cost(&ring, MRW_FUNC_ALL_REDUCE, 1 << 30, MRW_ALGO_RING));
+	/* A tree's latency grows as the logarithm of its ranks, a ring's as their number. */
+	struct mrw_cost_shape few = {.target = MARROW_TARGET_CUDA, .nranks = 8, .hosts = 8, .per_host = 1, .channels = 64}, lots = few;
+	lots.nranks = lots.hosts = 64;
+	mrw_cost_plant(&few);
+	mrw_cost_plant(&lots);
+	assert_true(cost(&lots, MRW_FUNC_ALL_REDUCE, 8, MRW_ALGO_TREESHOT) < 2.2 * cost(&few, MRW_FUNC_ALL_REDUCE, 8, MRW_ALGO_TREESHOT));
 	/* Few channels are slow, as measured by 16 and 32 blocks: 235 and 303 GB/s. */
 	struct mrw_cost_shape narrow = two_gpus;
 	narrow.channels = 16;
@@ -182,6 +239,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(predictions_fit_what_was_measured),
 		cmocka_unit_test(figures_agree_with_the_measured_crossings),
+		cmocka_unit_test(trees_and_rings_fit_what_was_emulated),
+		cmocka_unit_test(branches_are_counted),
 		cmocka_unit_test(times_behave),
 		cmocka_unit_test(shapes_order_as_they_must),
 	};

@@ -17,7 +17,10 @@ static struct mrw_choices choices[2];
 static struct mrw_cost_shape shape_of(const struct mrw_select_input *in, uint32_t hosts)
 {
 	struct mrw_cost_shape s = {.target = in->target, .nranks = in->nranks, .hosts = hosts, .per_host = in->nranks / hosts, .nics = in->nics,
-				   .channels = in->channel_cap, .cores = 2, .rails = in->layout.near_slots > 0, .ring = in->layout.ring};
+				   .channels = in->channel_cap, .cores = 2, .rails = in->layout.near_slots > 0, .ring = in->layout.ring,
+				   .chunk_bytes = mrw_chunk_room(&in->layout, in->target)};
+	if (in->layout.tree)
+		mrw_cost_plant(&s);
 	return s;
 }
 
@@ -444,6 +447,53 @@ static void a_table_is_followed(void **state)
 	assert_int_equal(mrw_select(&three).algo, MRW_ALGO_ONESHOT);
 }
 
+/* In trees: packets as long as the model has them quicker, then chunks; where it has not, and blocks, nothing to choose. A table stands above it. */
+static void trees_take_what_the_model_has_quicker(void **state)
+{
+	(void)state;
+	static struct mrw_tuning tuning;
+	const struct mrw_tuning_shape key = {.nranks = 32, .hosts = 32, .fullest = 1, .peers = MRW_PEERS_TREE};
+	const struct mrw_tuning_row rows[] = {{.algo = MRW_ALGO_TREESHOT, .most = 100}, {.algo = MRW_ALGO_TREE, .most = UINT64_MAX}};
+	struct mrw_select_input in;
+	uint64_t most[2] = {0};
+	memset(&in, 0, sizeof in);
+	in.nranks = 32;
+	in.nics = 1;
+	in.forced_algo = -1;
+	for (uint32_t cuda = 0; cuda < 2; cuda++) {
+		in.target = cuda ? MARROW_TARGET_CUDA : MARROW_TARGET_HOST;
+		in.channel_cap = cuda ? 64 : 4;
+		in.func = MRW_FUNC_ALL_REDUCE;
+		in.layout = mrw_layout_tree(32, MRW_TREE_PEERS, in.channel_cap, cuda ? MRW_STAGING_BUDGET : MRW_HOST_STAGING_BUDGET);
+		prepare(&in, 32, NULL);
+		struct mrw_cost_shape shape = shape_of(&in, 32);
+		for (in.bytes = 8; in.bytes < 1 << 30; in.bytes *= 2) {
+			const struct mrw_cost_figures *f = mrw_cost_figures_of(in.target);
+			enum mrw_algo quicker = mrw_select_can(&in, MRW_ALGO_TREESHOT) && mrw_cost_ns(f, &shape, in.func, in.bytes, MRW_ALGO_TREESHOT) <
+							mrw_cost_ns(f, &shape, in.func, in.bytes, MRW_ALGO_TREE) ? MRW_ALGO_TREESHOT : MRW_ALGO_TREE;
+			assert_int_equal(mrw_select(&in).algo, quicker);
+			if (quicker == MRW_ALGO_TREESHOT)
+				most[cuda] = in.bytes;
+		}
+		in.bytes = 64;
+		in.func = MRW_FUNC_REDUCE_SCATTER;
+		assert_int_equal(mrw_select(&in).algo, MRW_ALGO_RING);
+		in.func = MRW_FUNC_BARRIER;
+		assert_int_equal(mrw_select(&in).algo, MRW_ALGO_TREESHOT);
+	}
+	assert_in_range(most[0], 1024, 64 << 10);
+	assert_in_range(most[1], 16 << 10, 1 << 20);
+	memset(&tuning, 0, sizeof tuning);
+	assert_true(mrw_tuning_put(&tuning, &key, MRW_FUNC_ALL_REDUCE, rows, COUNT(rows)));
+	prepare(&in, 32, &tuning);
+	in.func = MRW_FUNC_ALL_REDUCE;
+	in.bytes = 100;
+	assert_int_equal(mrw_select(&in).algo, MRW_ALGO_TREESHOT);
+	in.bytes = 101;
+	assert_int_equal(mrw_select(&in).algo, MRW_ALGO_TREE);
+	assert_non_null(strstr(mrw_select(&in).reason, "MARROW_TUNING"));
+}
+
 static void names(void **state)
 {
 	(void)state;
@@ -466,6 +516,7 @@ int main(void)
 		cmocka_unit_test(thresholds_across_hosts_stay),
 		cmocka_unit_test(host_target_takes_what_was_measured_best),
 		cmocka_unit_test(a_table_is_followed),
+		cmocka_unit_test(trees_take_what_the_model_has_quicker),
 		cmocka_unit_test(names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

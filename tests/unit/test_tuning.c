@@ -29,6 +29,7 @@ static bool parse(const char *text)
 }
 
 #define SHAPE "shape ranks 4 hosts 2 fullest 2 peers rails\n"
+#define TREES "shape ranks 4 hosts 2 fullest 3 peers tree\n"
 #define ONE_HOST "shape ranks 2 hosts 1 fullest 2 peers all\n"
 
 static void a_table_is_read(void **state)
@@ -102,6 +103,9 @@ static void what_is_wrong_is_refused(void **state)
 		{true, ONE_HOST "all_reduce twoshot max\n", 5, "more than two ranks"},
 		{true, ONE_HOST "all_gather lines max\n", 5, "lines of all_gather"},
 		{true, ONE_HOST "barrier bulk max\n", 5, "a barrier"},
+		{true, TREES "all_reduce rail max\n", 5, "rail of all_reduce: ranks with such peers"},
+		{true, TREES "barrier tree max\n", 5, "a barrier has no bytes"},
+		{true, TREES "all_gather tree max\n", 5, "tree of all_gather: ranks with such peers"},
 		{true, SHAPE "all_reduce bulk max\n", 5, "bulk of all_reduce: ranks with such peers"},
 		{true, ONE_HOST "all_reduce bulk\n", 5, "expected \"all_reduce ALGORITHM BYTES\""},
 		{true, ONE_HOST "all_reduce bulk 1 2\n", 5, "expected \"all_reduce ALGORITHM BYTES\""},
@@ -179,9 +183,10 @@ static void what_is_put_is_read_back(void **state)
 {
 	(void)state;
 	static char text[64 << 10];
-	const struct mrw_tuning_shape shapes[] = {{2, 1, 2, MRW_PEERS_ALL}, {4, 2, 2, MRW_PEERS_RAILS}, {4, 2, 2, MRW_PEERS_RING}};
+	const struct mrw_tuning_shape shapes[] = {{2, 1, 2, MRW_PEERS_ALL}, {4, 2, 2, MRW_PEERS_RAILS}, {4, 2, 2, MRW_PEERS_RING}, {5, 2, 3, MRW_PEERS_TREE}};
 	const struct mrw_tuning_row near[] = {{.algo = MRW_ALGO_ONESHOT, .most = 64}, {.algo = MRW_ALGO_BULK, .most = UINT64_MAX}};
 	const struct mrw_tuning_row far[] = {{.algo = MRW_ALGO_RAIL, .most = UINT64_MAX}}, ring[] = {{.algo = MRW_ALGO_RING, .most = UINT64_MAX}};
+	const struct mrw_tuning_row trees[] = {{.algo = MRW_ALGO_TREESHOT, .most = 4096}, {.algo = MRW_ALGO_TREE, .most = UINT64_MAX}};
 	uint32_t count;
 	memset(&tuning, 0, sizeof tuning);
 	strcpy(tuning.machine, MACHINE);
@@ -193,8 +198,9 @@ static void what_is_put_is_read_back(void **state)
 	assert_true(mrw_tuning_put(&tuning, &shapes[0], MRW_FUNC_ALL_REDUCE, near, 2));
 	assert_false(mrw_tuning_put(&tuning, &shapes[0], MRW_FUNC_ALL_REDUCE, near, 1)); /* not to the end */
 	assert_false(mrw_tuning_put(&tuning, &shapes[0], MRW_FUNC_ALL_REDUCE, far, 1));
-	assert_int_equal(tuning.nshapes, 3);
-	assert_int_equal(tuning.nrows, 5);
+	assert_true(mrw_tuning_put(&tuning, &shapes[3], MRW_FUNC_REDUCE, trees, 2));
+	assert_int_equal(tuning.nshapes, 4);
+	assert_int_equal(tuning.nrows, 7);
 	size_t bytes = write_out(&tuning, text, sizeof text);
 	if (!mrw_tuning_parse(&again, text, bytes, MACHINE, &error))
 		fail_msg("%u: %s\n%s", error.line, error.text, text);
