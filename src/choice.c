@@ -191,6 +191,12 @@ void mrw_choice_tell_all(const struct marrow_comm *comm)
 			comm->forced_algo == MRW_ALGO_LINES && comm->hosts == 1 ? ", whose lines do not arrive whole," : "");
 	if (!comm->tells)
 		return;
+	if (comm->weights.weighed) {
+		char times[256];
+		mrw_weigh_text(&comm->weights, times, sizeof times);
+		mrw_log_note(MRW_TOPIC_SELECT, "select: peers: %s (%s); predicted, all_reduce of 8, 64 K, 1 M and 64 M bytes: %s", mrw_peers_name(comm->weights.taken),
+			     comm->reach.reason, times);
+	}
 	for (uint32_t f = 0; f < MRW_FUNC_COUNT; f++) {
 		char text[512] = "";
 		const struct mrw_choice *rows = comm->choices.rows[f];

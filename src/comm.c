@@ -262,6 +262,17 @@ static enum marrow_status place_ranks(struct marrow_comm *comm, const struct mrw
 	return MARROW_SUCCESS;
 }
 
+/* Who is whose peer, now that it is known what a rank has. */
+static void weigh_ways(struct marrow_comm *comm)
+{
+	bool host = comm->device.runtime->target == MARROW_TARGET_HOST;
+	struct mrw_weigh_machine m = {.figures = mrw_cost_figures_of(comm->device.runtime->target), .target = comm->device.runtime->target,
+				      .channels = comm->channel_cap, .cores = host ? comm->cores : 0};
+	uint32_t hosts[MRW_MAX_RANKS];
+	memcpy(hosts, comm->reach.host, sizeof hosts);
+	comm->reach = mrw_weigh(comm->nranks, hosts, comm->asked_algo, &m, &comm->weights);
+}
+
 static bool keep_waiting(void *p)
 {
 	(void)p;
@@ -358,6 +369,7 @@ static enum marrow_status join(struct marrow_comm *comm)
 		MRW_TRY_GOTO(load_spanning(comm, all));
 	comm->channel_cap = mrw_agree_channels(comm, all);
 	comm->cores = mrw_least_cores(comm, all);
+	weigh_ways(comm);
 	comm->args.layout = mrw_reach_fit(&comm->reach, &comm->channel_cap, host ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
 	comm->args.spin_limit = spin_limit(comm);
 	if (host) {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "bootstrap.h"
 #include "collectives/select.h"
+#include "collectives/weigh.h"
 #include "device/runtime.h"
 #include "device/transfer.h"
 #include "network.h"
@@ -69,6 +70,7 @@ struct marrow_comm {
 	uint32_t near_count;         /* ranks of this host, this one included */
 	uint32_t hosts;
 	struct mrw_reach reach;      /* more than one rank: who is a peer */
+	struct mrw_weights weights;  /* what the cost model says of that */
 	struct mrw_args args;        /* the constant part of every launch */
 	bool lines;                   /* lines (device/line.h) arrive whole between all ranks */
 	struct mrw_tuning *tuning;   /* while init runs */

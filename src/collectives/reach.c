@@ -25,7 +25,7 @@ static void choose(struct mrw_reach *r, int32_t forced_algo)
 	else if (forced_algo >= 0 && !along_rails((enum mrw_algo)forced_algo))
 		r->reason = "the algorithm asked for exchanges with every rank";
 	else if (forced_algo < 0 && r->nranks <= MRW_MAX_WHOLE)
-		r->reason = "few ranks: every call is possible";
+		r->reason = "few ranks: sums in rank order";
 	else {
 		r->rails = true;
 		r->reason = forced_algo < 0 ? "many ranks, as many on every host" : "asked for";

@@ -164,10 +164,8 @@ static enum mrw_algo choose(const struct mrw_select_input *in, const char **reas
 	return algo;
 }
 
-/* The first one that was measured to be best at that size; else the quickest by the model of those about which no measurement speaks. */
-static enum mrw_algo quickest(const struct mrw_select_input *in, const struct mrw_cost_shape *shape)
+enum mrw_algo mrw_select_quickest(const struct mrw_select_input *in, const struct mrw_cost_shape *shape, const struct mrw_cost_figures *figures)
 {
-	const struct mrw_cost_figures *figures = mrw_cost_figures_of(shape->target);
 	enum mrw_algo best = chunks_of(in);
 	double least = mrw_cost_ns(figures, shape, in->func, in->bytes, best);
 	for (uint32_t a = MRW_ALGO_ONESHOT; a < MRW_ALGO_COUNT; a++) {
@@ -184,6 +182,11 @@ static enum mrw_algo quickest(const struct mrw_select_input *in, const struct mr
 		}
 	}
 	return best;
+}
+
+static enum mrw_algo quickest(const struct mrw_select_input *in, const struct mrw_cost_shape *shape)
+{
+	return mrw_select_quickest(in, shape, mrw_cost_figures_of(shape->target));
 }
 
 /* Ranges of bytes with one quickest algorithm each. What changes twice within a half octave is not seen. */
