@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "collectives/reach.h"
 #include "collectives/select.h"
 
 /* A GPU of the figures sends 18 NVLinks' worth, 25 GB/s each. */
@@ -107,7 +106,7 @@ static double network(const struct topo_answers *a, struct topo_costs *c)
 	double least = 0;
 	for (uint32_t g = 0; g < a->topo->ngpus; g++) {
 		double sum = 0;
-		uint32_t count = 0;
+		uint32_t count = 0, sharers = 0;
 		for (uint32_t i = 0; i < a->pairing.npairs; i++) {
 			const struct mrw_topo_pair *pair = &a->pairing.pairs[i];
 			uint32_t rate = a->topo->nics[pair->nic].rate_mb_s, path = pair->path.mb_s;
@@ -115,11 +114,13 @@ static double network(const struct topo_answers *a, struct topo_costs *c)
 				continue;
 			rate = width(c, rate && path ? rate < path ? rate : path : rate ? rate : path);
 			sum += (double)rate / (pair->sharers > 0 ? pair->sharers : 1);
+			sharers = pair->sharers > sharers ? pair->sharers : sharers;
 			count++;
 		}
 		if (count > 0 && (least == 0 || sum < least)) {
 			least = sum;
 			c->shape.nics = count;
+			c->shape.sharers = sharers;
 		}
 	}
 	if (least == 0)
@@ -178,11 +179,18 @@ static void fill_times(struct topo_costs *c)
 	if (fits) {
 		for (uint32_t r = 0; r < s->nranks; r++)
 			host[r] = r / s->per_host;
-		struct mrw_reach reach = mrw_reach_of(s->nranks, host, -1);
+		struct mrw_weigh_machine m = {.figures = &c->figures, .target = s->target, .channels = s->channels, .cores = s->cores, .nics = s->nics,
+					      .sharers = s->sharers};
+		struct mrw_reach reach = mrw_weigh(s->nranks, host, -1, &m, &c->weights);
+		s->rails = reach.rails;
+		s->ring = reach.ring;
+		if (reach.tree)
+			mrw_cost_plant(s);
 		in = (struct mrw_select_input){.target = s->target, .nranks = s->nranks, .nics = s->hosts > 1 ? s->nics : 0, .lines = s->lines,
 					       .forced_algo = -1, .choices = &choices};
 		in.layout = mrw_reach_fit(&reach, &s->channels, s->target == MARROW_TARGET_HOST ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
 		in.channel_cap = s->channels;
+		s->chunk_bytes = mrw_chunk_room(&in.layout, s->target);
 		mrw_select_prepare(&choices, &in, s, NULL);
 	} else
 		note(c, "more ranks than this version takes: the quickest of its algorithms");
@@ -225,6 +233,8 @@ void topo_make_costs(const struct topo_answers *a, struct topo_costs *c)
 		c->figures.net_byte_ns = 1e3 / (c->nic_mb_s * NET_SHARE);
 		if (c->shape.nics > 1) /* the model divides by them */
 			c->figures.net_byte_ns *= c->shape.nics;
+		if (c->shape.sharers > 1) /* and knows who shares */
+			c->figures.net_byte_ns /= c->shape.sharers;
 	}
 	if (c->shape.nranks < 2)
 		c->shape.nranks = 0;

@@ -3,7 +3,7 @@
 #ifndef TOOLS_TOPO_COST_H
 #define TOOLS_TOPO_COST_H
 
-#include "collectives/cost.h"
+#include "collectives/weigh.h"
 #include "topo_print.h"
 
 enum { TOPO_COST_SIZES = 10, TOPO_COST_FUNCS = 5, TOPO_COST_NOTES = 6 };
@@ -21,6 +21,7 @@ struct topo_costs {
 	const char *notes[TOPO_COST_NOTES];  /* what is assumed */
 	uint64_t bytes[TOPO_COST_SIZES];     /* of the larger buffer, as in the perf programs */
 	enum mrw_func funcs[TOPO_COST_FUNCS];
+	struct mrw_weights weights;          /* of whom ranks may exchange with, over several hosts and as many ranks as the library takes */
 	struct topo_cost_time times[TOPO_COST_FUNCS][TOPO_COST_SIZES];
 };
 

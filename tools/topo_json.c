@@ -243,6 +243,21 @@ static void print_trees(const struct topo_answers *a, FILE *file)
 	fputs("]", file);
 }
 
+/* Whom ranks could exchange with, and what all-reduces would take. */
+static void print_ways(const struct mrw_weights *w, FILE *file)
+{
+	uint32_t count = 0;
+	text_field(file, "peers", mrw_peers_name(w->taken));
+	begin_list(file, "ways");
+	for (uint32_t k = 0; k < MRW_PEERS_COUNT; k++)
+		for (uint32_t i = 0; w->has[k] && i < MRW_WEIGH_SIZES; i++) {
+			next(file, count++);
+			fprintf(file, "{\"peers\": \"%s\", \"bytes\": %llu, \"us\": %.3f}", mrw_peers_name((enum mrw_peers)k), (unsigned long long)mrw_weigh_bytes[i],
+				w->ns[k][i] / 1e3);
+		}
+	fputs("]", file);
+}
+
 /* Null where there is but one rank. */
 static void print_costs(const struct topo_costs *c, FILE *file)
 {
@@ -264,6 +279,8 @@ static void print_costs(const struct topo_costs *c, FILE *file)
 				(unsigned long long)c->bytes[b], mrw_algo_name(c->times[f][b].algo), c->times[f][b].us);
 		}
 	fputs("]", file);
+	if (c->weights.weighed)
+		print_ways(&c->weights, file);
 	begin_list(file, "notes");
 	for (uint32_t i = 0; i < c->nnotes; i++) {
 		next(file, i);

@@ -227,6 +227,11 @@ static void print_costs(const struct topo_costs *c, FILE *file)
 			fprintf(file, "  %9.*f %-8s", c->times[f][b].us < 100 ? 1 : 0, c->times[f][b].us, mrw_algo_name(c->times[f][b].algo));
 		fputc('\n', file);
 	}
+	if (c->weights.weighed) {
+		char text[256];
+		mrw_weigh_text(&c->weights, text, sizeof text);
+		fprintf(file, "  peers: %s, of the ways that there are; all_reduce of 8, 64 K, 1 M and 64 M: %s\n", mrw_peers_name(c->weights.taken), text);
+	}
 	fprintf(file, "  figures: %s\n", c->figures.source);
 	for (uint32_t i = 0; i < c->nnotes; i++)
 		fprintf(file, "  %s\n", c->notes[i]);
