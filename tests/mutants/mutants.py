@@ -439,4 +439,12 @@ MUTANTS = [
            ["tuning"]),
     Mutant("a rank's bytes within the host are those of one peer", [("src/collectives/cost.c", "return w->blocks ? peers * w->bytes :", "return w->blocks ? w->bytes :")],
            ["cost"]),
+    Mutant("ranks that share a NIC are not counted", [("src/collectives/cost.c", "w->f->net_byte_ns * (w->s->sharers > 1 ? w->s->sharers : 1)", "w->f->net_byte_ns")],
+           ["cost"]),
+    Mutant("no edge of a tree leaves its host", [("src/collectives/cost.c", "return a / s->per_host != b / s->per_host;", "return a / s->per_host == s->hosts;")],
+           ["cost"]),
+    Mutant("children of a tree get their packets at once", [("src/collectives/cost.c", "(up.far + down.queued) * 2 * part", "(up.far + down.far) * part")], ["cost"]),
+    Mutant("few ranks may get trees", [("src/collectives/weigh.c", "if (nranks <= MRW_MAX_WHOLE || m->target", "if (m->target")], ["weigh"]),
+    Mutant("a way is as good as at its last size", [("src/collectives/weigh.c", "if (w->has[k] && w->ns[k][i] / least > w->worst[k])", "if (w->has[k])")], ["weigh"]),
+    Mutant("a way is taken that is a little better", [("src/collectives/weigh.h", "#define MRW_WEIGH_CLEAR 2.0", "#define MRW_WEIGH_CLEAR 1.1")], ["weigh"]),
 ]

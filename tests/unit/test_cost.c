@@ -227,6 +227,9 @@ static void shapes_order_as_they_must(void **state)
 	mrw_cost_plant(&few);
 	mrw_cost_plant(&lots);
 	assert_true(cost(&lots, MRW_FUNC_ALL_REDUCE, 8, MRW_ALGO_TREESHOT) < 2.2 * cost(&few, MRW_FUNC_ALL_REDUCE, 8, MRW_ALGO_TREESHOT));
+	/* Up and down, and there to two children, goes half of the buffer as packets, whole at each of the hops. */
+	assert_true(cost(&lots, MRW_FUNC_ALL_REDUCE, 32 << 10, MRW_ALGO_TREESHOT) >
+		    cost(&lots, MRW_FUNC_ALL_REDUCE, 8, MRW_ALGO_TREESHOT) + (6 + 2 * 6) * (32 << 10) * mrw_cost_nvlink.net_byte_ns * 0.99);
 	/* Few channels are slow, as measured by 16 and 32 blocks: 235 and 303 GB/s. */
 	struct mrw_cost_shape narrow = two_gpus;
 	narrow.channels = 16;
