@@ -194,8 +194,8 @@ void mrw_choice_tell_all(const struct marrow_comm *comm)
 	if (comm->weights.weighed) {
 		char times[256];
 		mrw_weigh_text(&comm->weights, times, sizeof times);
-		mrw_log_note(MRW_TOPIC_SELECT, "select: peers: %s (%s); predicted, all_reduce of 8, 64 K, 1 M and 64 M bytes: %s", mrw_peers_name(comm->weights.taken),
-			     comm->reach.reason, times);
+		mrw_log_note(MRW_TOPIC_SELECT, "select: peers: %s (%s); predicted, all_reduce of 8, 64 K, 1 M and 64 M bytes: %s",
+			     mrw_peers_name(comm->weights.taken), comm->reach.reason, times);
 	}
 	for (uint32_t f = 0; f < MRW_FUNC_COUNT; f++) {
 		char text[512] = "";

@@ -252,8 +252,8 @@ static void print_ways(const struct mrw_weights *w, FILE *file)
 	for (uint32_t k = 0; k < MRW_PEERS_COUNT; k++)
 		for (uint32_t i = 0; w->has[k] && i < MRW_WEIGH_SIZES; i++) {
 			next(file, count++);
-			fprintf(file, "{\"peers\": \"%s\", \"bytes\": %llu, \"us\": %.3f}", mrw_peers_name((enum mrw_peers)k), (unsigned long long)mrw_weigh_bytes[i],
-				w->ns[k][i] / 1e3);
+			fprintf(file, "{\"peers\": \"%s\", \"bytes\": %llu, \"us\": %.3f}", mrw_peers_name((enum mrw_peers)k),
+				(unsigned long long)mrw_weigh_bytes[i], w->ns[k][i] / 1e3);
 		}
 	fputs("]", file);
 }

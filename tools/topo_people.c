@@ -230,7 +230,8 @@ static void print_costs(const struct topo_costs *c, FILE *file)
 	if (c->weights.weighed) {
 		char text[256];
 		mrw_weigh_text(&c->weights, text, sizeof text);
-		fprintf(file, "  peers: %s, of the ways that there are; all_reduce of 8, 64 K, 1 M and 64 M: %s\n", mrw_peers_name(c->weights.taken), text);
+		fprintf(file, "  peers: %s, of the ways that there are; all_reduce of 8, 64 K, 1 M and 64 M: %s\n",
+			mrw_peers_name(c->weights.taken), text);
 	}
 	fprintf(file, "  figures: %s\n", c->figures.source);
 	for (uint32_t i = 0; i < c->nnotes; i++)

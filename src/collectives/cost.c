@@ -202,6 +202,8 @@ static void climb(const struct work *w, struct mrw_cost_hops *up, struct mrw_cos
 	const struct mrw_cost_branches *b = &w->s->branches;
 	*up = mrw_tree_rises(w->func) ? b->deepest : (struct mrw_cost_hops){0, 0, 0};
 	*down = w->func == MRW_FUNC_BROADCAST ? b->from_first : w->func == MRW_FUNC_REDUCE ? b->top : b->deepest;
+	if (w->func == MRW_FUNC_REDUCE) /* to one child at most */
+		down->queued = down->far;
 }
 
 /* A message an edge and direction, each when the one before is there; downwards one child is told after the other. */
@@ -221,8 +223,8 @@ static double waits(struct mrw_cost_hops hops)
 	return hops.queued > 1 ? hops.queued - 1 : 0;
 }
 
-/* As many rounds as chunks and hops; no rank is further than its neighbours. Bytes: either the NIC with most edges decides, or the rank that has most and
- * the way of the first chunk there. One way only, what comes in and what goes out hold each other up less. */
+/* As many rounds as chunks and hops; no rank is further than its neighbours. Bytes: either the NIC with most edges decides, or the rank that
+ * has most and the way of the first chunk there. One way only, what comes in and what goes out hold each other up less. */
 static double tree(const struct work *w)
 {
 	const struct mrw_cost_branches *b = &w->s->branches;

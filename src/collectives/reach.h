@@ -3,9 +3,9 @@
  * All: every rank with every other one. Rails: ranks of one host are numbered in rank order; a rank's peers are those of its host and
  * those with its number on the other hosts. Ring: the two neighbours, the ranks of a host side by side. Trees: the neighbours in two trees over the
  * positions in that ring (tree.h), and those in the ring, which has what trees have not. Here is the rule: a communicator over several hosts takes
- * rails beyond MRW_MAX_WHOLE ranks, or where it is asked to, if every host has the same number of ranks, more than one; ring and trees where they are asked
- * for. weigh.h has another way taken where the cost model says that it is clearly better. Each way has every collective. Transfers go between any two
- * ranks, peers or not. */
+ * rails beyond MRW_MAX_WHOLE ranks, or where it is asked to, if every host has the same number of ranks, more than one; ring and trees where
+ * they are asked for. weigh.h has another way taken where the cost model says that it is clearly better. Each way has every collective.
+ * Transfers go between any two ranks, peers or not. */
 #ifndef MRW_REACH_H
 #define MRW_REACH_H
 

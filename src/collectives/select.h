@@ -53,8 +53,8 @@ struct mrw_plan mrw_select(const struct mrw_select_input *in);
  * (tuning NULL: none). Of in, func, bytes, choices and what is forced do not count. */
 void mrw_select_prepare(struct mrw_choices *choices, const struct mrw_select_input *in, const struct mrw_cost_shape *shape,
 			const struct mrw_tuning *tuning);
-/* The first one that was measured to be best at that size; else the quickest by the model of those about which no measurement speaks. in: of a call that
- * has bytes, in trees no blocks. */
+/* The first one that was measured to be best at that size; else the quickest by the model of those about which no measurement speaks. in: of a
+ * call that has bytes, in trees no blocks. */
 enum mrw_algo mrw_select_quickest(const struct mrw_select_input *in, const struct mrw_cost_shape *shape, const struct mrw_cost_figures *figures);
 /* Largest all-reduce that one shot of packets can carry. */
 uint64_t mrw_oneshot_max_bytes(const struct mrw_layout *layout, uint32_t channel_cap);

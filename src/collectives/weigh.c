@@ -7,8 +7,8 @@
 const uint64_t mrw_weigh_bytes[MRW_WEIGH_SIZES] = {8, 64 << 10, 1 << 20, 64 << 20};
 
 /* An algorithm that makes such peers where it is asked for. */
-static const enum mrw_algo asks[MRW_PEERS_COUNT] = {[MRW_PEERS_ALL] = MRW_ALGO_BULK, [MRW_PEERS_RAILS] = MRW_ALGO_RAIL, [MRW_PEERS_RING] = MRW_ALGO_RING,
-						    [MRW_PEERS_TREE] = MRW_ALGO_TREE};
+static const enum mrw_algo asks[MRW_PEERS_COUNT] = {[MRW_PEERS_ALL] = MRW_ALGO_BULK, [MRW_PEERS_RAILS] = MRW_ALGO_RAIL,
+						    [MRW_PEERS_RING] = MRW_ALGO_RING, [MRW_PEERS_TREE] = MRW_ALGO_TREE};
 
 const char *mrw_peers_name(enum mrw_peers peers)
 {
@@ -31,8 +31,8 @@ static uint32_t fullest(const struct mrw_reach *reach)
 
 static void predict(const struct mrw_reach *reach, const struct mrw_weigh_machine *m, double ns[MRW_WEIGH_SIZES])
 {
-	struct mrw_cost_shape shape = {.target = m->target, .nranks = reach->nranks, .hosts = reach->hosts, .per_host = fullest(reach), .nics = m->nics,
-				       .channels = m->channels, .cores = m->cores, .rails = reach->rails, .ring = reach->ring, .sharers = m->sharers};
+	struct mrw_cost_shape shape = {.target = m->target, .nranks = reach->nranks, .hosts = reach->hosts, .per_host = fullest(reach),
+				       .nics = m->nics, .channels = m->channels, .cores = m->cores, .rails = reach->rails, .ring = reach->ring, .sharers = m->sharers};
 	struct mrw_select_input in = {.func = MRW_FUNC_ALL_REDUCE, .target = m->target, .nranks = reach->nranks, .nics = m->nics, .forced_algo = -1};
 	in.layout = mrw_reach_fit(reach, &shape.channels, m->target == MARROW_TARGET_HOST ? MRW_HOST_STAGING_BUDGET : MRW_STAGING_BUDGET);
 	in.channel_cap = shape.channels;
@@ -92,7 +92,8 @@ void mrw_weigh_text(const struct mrw_weights *w, char *text, size_t bytes)
 	for (uint32_t k = 0; k < MRW_PEERS_COUNT; k++)
 		for (uint32_t i = 0; w->has[k] && i < MRW_WEIGH_SIZES && used < bytes; i++) {
 			const char *before = i > 0 ? ", " : used > 0 ? " us; " : "", *name = i > 0 ? "" : mrw_peers_name((enum mrw_peers)k);
-			int n = snprintf(text + used, bytes - used, "%s%s%s%.*f", before, name, i > 0 ? "" : " ", w->ns[k][i] < 1e5 ? 1 : 0, w->ns[k][i] / 1e3);
+			int n = snprintf(text + used, bytes - used, "%s%s%s%.*f", before, name, i > 0 ? "" : " ", w->ns[k][i] < 1e5 ? 1 : 0,
+					 w->ns[k][i] / 1e3);
 			used += n > 0 ? (size_t)n : 0;
 		}
 	if (used > 0 && used < bytes)

@@ -100,7 +100,8 @@ static double cost(const struct mrw_cost_shape *s, uint32_t func, uint64_t bytes
 static void trees_and_rings_fit_what_was_emulated(void **state)
 {
 	(void)state;
-	struct mrw_cost_shape ring = {.target = MARROW_TARGET_HOST, .nranks = 4, .hosts = 4, .per_host = 1, .channels = 4, .cores = 2, .nics = 1}, trees = ring;
+	struct mrw_cost_shape ring = {.target = MARROW_TARGET_HOST, .nranks = 4, .hosts = 4, .per_host = 1, .channels = 4, .cores = 2, .nics = 1};
+	struct mrw_cost_shape trees = ring;
 	ring.ring = true;
 	mrw_cost_plant(&trees);
 	double us[] = {cost(&trees, MRW_FUNC_ALL_REDUCE, 8, MRW_ALGO_TREESHOT) / 1e3, cost(&ring, MRW_FUNC_ALL_REDUCE, 8, MRW_ALGO_RING) / 1e3};
@@ -108,8 +109,8 @@ static void trees_and_rings_fit_what_was_emulated(void **state)
 	assert_true(us[1] > 0.8 * 123 && us[1] < 1.2 * 123);
 }
 
-/* What the model counts of trees, by hand: eight positions, 5 above 3 (which has 1 and the leaf 4) and 7 (the leaf 6), 1 above the leaves 0 and 2; the
- * other tree is its mirror. */
+/* What the model counts of trees, by hand: eight positions, 5 above 3 (which has 1 and the leaf 4) and 7 (the leaf 6), 1 above the leaves 0
+ * and 2; the other tree is its mirror. */
 static void branches_are_counted(void **state)
 {
 	(void)state;

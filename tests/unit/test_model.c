@@ -34,19 +34,22 @@ static struct sim_cluster cluster_named(const char *name, uint32_t hosts)
 /* A rank a host. */
 static struct sim_cluster alone(uint32_t hosts)
 {
-	struct sim_cluster c = {.cuda = true, .hosts = hosts, .gpus = 1, .nics = 1, .nvlink_gb_s = 270, .nvlink_us = 0.9, .memory_gb_s = 1700, .nic_gb_s = 10,
-				.nic_us = 5, .post_us = 0.05, .round_us = 2.6, .packet_us = 0.2, .call_us = 2.2, .channels = 64};
+	struct sim_cluster c = {.cuda = true, .hosts = hosts, .gpus = 1, .nics = 1, .nvlink_gb_s = 270, .nvlink_us = 0.9, .memory_gb_s = 1700,
+				.nic_gb_s = 10, .nic_us = 5, .post_us = 0.05, .round_us = 2.6, .packet_us = 0.2, .call_us = 2.2, .channels = 64};
 	return c;
 }
 
-/* What the description says, in the model's words. Edges of trees and rings go from NIC number to another one: up to a level that they have in common. */
+/* What the description says, in the model's words. Edges of trees and rings go from a NIC to one of another number: up to a level that they
+ * have in common. */
 static struct mrw_cost_figures figures_of(const struct sim_cluster *c)
 {
 	double way = c->rails > 0 && c->nlevels > 0 ? 2 * c->level[0].us : 0;
+	double packet_byte_ns = 2 / c->nvlink_gb_s + 3 / c->memory_gb_s;
 	struct mrw_cost_figures f = {.name = "cluster", .call_ns = c->call_us * 1e3, .packet_ns = (c->nvlink_us + c->packet_us) * 1e3,
-				     .packet_near_ns = 2 / c->nvlink_gb_s + 3 / c->memory_gb_s, .packet_far_ns = 2 / c->nvlink_gb_s + 3 / c->memory_gb_s,
+				     .packet_near_ns = packet_byte_ns, .packet_far_ns = packet_byte_ns,
 				     .chunk_ns = 2 * (c->nvlink_us + c->round_us) * 1e3, .chunk_byte_ns = 1 / c->nvlink_gb_s,
-				     .net_ns = (c->nic_us + c->packet_us + way) * 1e3, .net_post_ns = c->post_us * 1e3, .net_byte_ns = 1 / c->nic_gb_s};
+				     .net_ns = (c->nic_us + c->packet_us + way) * 1e3, .net_post_ns = c->post_us * 1e3,
+				     .net_byte_ns = 1 / c->nic_gb_s};
 	return f;
 }
 

@@ -469,8 +469,10 @@ static void trees_take_what_the_model_has_quicker(void **state)
 		struct mrw_cost_shape shape = shape_of(&in, 32);
 		for (in.bytes = 8; in.bytes < 1 << 30; in.bytes *= 2) {
 			const struct mrw_cost_figures *f = mrw_cost_figures_of(in.target);
-			enum mrw_algo quicker = mrw_select_can(&in, MRW_ALGO_TREESHOT) && mrw_cost_ns(f, &shape, in.func, in.bytes, MRW_ALGO_TREESHOT) <
-							mrw_cost_ns(f, &shape, in.func, in.bytes, MRW_ALGO_TREE) ? MRW_ALGO_TREESHOT : MRW_ALGO_TREE;
+			double chunks = mrw_cost_ns(f, &shape, in.func, in.bytes, MRW_ALGO_TREE);
+			double packets_ns = mrw_cost_ns(f, &shape, in.func, in.bytes, MRW_ALGO_TREESHOT);
+			bool can = mrw_select_can(&in, MRW_ALGO_TREESHOT);
+			enum mrw_algo quicker = can && packets_ns < chunks ? MRW_ALGO_TREESHOT : MRW_ALGO_TREE;
 			assert_int_equal(mrw_select(&in).algo, quicker);
 			if (quicker == MRW_ALGO_TREESHOT)
 				most[cuda] = in.bytes;

@@ -14,7 +14,8 @@
 static const struct mrw_weigh_machine processes = {.figures = &mrw_cost_host, .target = MARROW_TARGET_HOST, .channels = 4, .cores = 8};
 
 /* A slow NIC, 20 Gbit/s, of eight ranks; what is within a host as in tools/clusters/cloud8.cluster. */
-static const struct mrw_cost_figures slow_nic = {.name = "slow nic", .call_ns = 2200, .packet_ns = 1100, .packet_near_ns = 9e-3, .packet_far_ns = 9e-3, .chunk_ns = 7000,
+static const struct mrw_cost_figures slow_nic = {.name = "slow nic", .call_ns = 2200, .packet_ns = 1100, .packet_near_ns = 9e-3, .packet_far_ns = 9e-3,
+						 .chunk_ns = 7000,
 					      .chunk_byte_ns = 3.7e-3, .net_ns = 5200, .net_post_ns = 300, .net_byte_ns = 0.43};
 
 /* Ranks on hosts in blocks of per_host, the last one as many as are left. */
@@ -46,7 +47,8 @@ static void check(const struct mrw_reach *reach, const struct mrw_weights *w)
 		assert_true(w->worst[w->rule] > MRW_WEIGH_CLEAR * w->worst[w->taken]);
 }
 
-/* With the figures that the library has rings and trees never win clearly: types.h and comm.h tell users so. Hosts that differ in the last one at most. */
+/* With the figures that the library has rings and trees never win clearly: types.h and comm.h tell users so. Hosts that differ in the last one
+ * at most. */
 static void figures_at_hand_say_what_the_rule_says(void **state)
 {
 	(void)state;
