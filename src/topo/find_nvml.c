@@ -185,6 +185,21 @@ static bool find_slices(struct mrw_topo *topo, const struct nvml *n, device d, i
 	return true;
 }
 
+/* NVLinks of a GPU in slices may be up, but slices cannot use them. */
+static void drop_slices_links(struct mrw_topo *topo)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < topo->nlinks; i++) {
+		const struct mrw_topo_node *a = &topo->nodes[topo->links[i].a], *b = &topo->nodes[topo->links[i].b];
+		bool sliced = (a->kind == MRW_TOPO_GPU && topo->gpus[a->index].mig >= 0) ||
+			      (b->kind == MRW_TOPO_GPU && topo->gpus[b->index].mig >= 0);
+		if (!sliced)
+			topo->links[kept++] = topo->links[i];
+	}
+	topo->nlinks = kept;
+}
+
 static bool find_all(struct mrw_topo *topo, const struct nvml *n, struct mrw_topo_error *error)
 {
 	device devices[MRW_TOPO_GPUS];
@@ -232,6 +247,7 @@ static bool find_all(struct mrw_topo *topo, const struct nvml *n, struct mrw_top
 	for (unsigned i = 0; i < known; i++)
 		if (!find_slices(topo, n, devices[i], nodes[i], error))
 			return false;
+	drop_slices_links(topo);
 	if (known < topo->ngpus && known < count)
 		mrw_topo_note(topo, "NVML does not answer for all of its %u GPUs", count);
 	return true;

@@ -1,5 +1,6 @@
 /* fake_cuda.c - a libcuda of the machine of fake_nvml.c under CUDA_VISIBLE_DEVICES=2,0: devices 0 and 1 are the GPUs at
- * 0000:13:00.0 and 0000:03:00.0. They reach each other, without atomics. */
+ * 0000:13:00.0 and 0000:03:00.0. They reach each other, without atomics. fake_cuda_slice, for whoever has opened this library: device 0
+ * is the second slice of GPU 3 instead, whose address is that of the first. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,9 @@ int cuDeviceGetPCIBusId(char *bus, int bytes, int device);
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device);
 int cuDeviceGetAttribute(int *value, int attribute, int device);
 int cuDeviceGetP2PAttribute(int *value, int attribute, int from, int to);
+
+extern int fake_cuda_slice;
+int fake_cuda_slice;
 
 int cuInit(unsigned flags)
 {
@@ -31,13 +35,14 @@ int cuDeviceGet(int *device, int ordinal)
 
 int cuDeviceGetPCIBusId(char *bus, int bytes, int device)
 {
-	snprintf(bus, (size_t)bytes, "%s", device == 100 ? "0000:13:00.0" : "0000:03:00.0");
+	snprintf(bus, (size_t)bytes, "%s", device == 101 ? "0000:03:00.0" : fake_cuda_slice ? "0000:99:00.0" : "0000:13:00.0");
 	return 0;
 }
 
 int cuDeviceGetUuid_v2(unsigned char *uuid, int device)
 {
-	memset(uuid, device, 16);
+	for (int k = 0; k < 16; k++)
+		uuid[k] = (unsigned char)(16 * (device == 101 ? 0 : fake_cuda_slice ? 9 : 2) + k);
 	return 0;
 }
 

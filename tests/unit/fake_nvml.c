@@ -1,5 +1,7 @@
 /* fake_nvml.c - a libnvidia-ml of a made-up machine: four GPUs of compute capability 9.0 at 0000:03:00.0, 0000:04:00.0, 0000:13:00.0
- * and (in no PCI tree) 0000:99:00.0. The first three have 18 NVLinks to an NVSwitch that has no address; GPU 3 is in two slices. */
+ * and (in no PCI tree) 0000:99:00.0. GPU 3 is in two slices. Byte k of GPU i's UUID is 16 i + k, of slice i's 16 (8 + i) + k.
+ * fake_nvml_machine, for whoever has opened this library: 0: the first three GPUs have 18 NVLinks to an NVSwitch that has no address;
+ * 1: to two that have one; 2: to each other, to a GPU that this container does not show, to something that is no GPU, and to the one in slices. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +13,31 @@ struct pci_info {
 
 static const char *const buses[] = {"00000000:03:00.0", "00000000:04:00.0", "00000000:13:00.0", "00000000:99:00.0"};
 static int handles[4], slices[2];
+
+enum { LINKS = 18, REMOTE_GPU = 0, REMOTE_NPU = 1, REMOTE_SWITCH = 2, DOWN = 9, NOT_SUPPORTED = 3 };
+
+/* What NVLinks of a GPU lead to, in the order of their numbers; those that are left over are down. */
+struct end {
+	const char *bus;
+	int type;
+	unsigned links;
+};
+
+#define HIDDEN "FFFFFFFF:FFFF:FF.0"
+static const struct end ends[][4][5] = {
+	{{{HIDDEN, REMOTE_SWITCH, 18}}, {{HIDDEN, REMOTE_SWITCH, 18}}, {{HIDDEN, REMOTE_SWITCH, 18}}},
+	{{{"00000000:B1:00.0", REMOTE_SWITCH, 10}, {"00000000:B2:00.0", REMOTE_SWITCH, 8}},
+	 {{"00000000:B2:00.0", REMOTE_SWITCH, 8}, {"00000000:B1:00.0", REMOTE_SWITCH, 10}},
+	 {{"00000000:B1:00.0", REMOTE_SWITCH, 10}, {"", DOWN, 2}, {"00000000:B2:00.0", REMOTE_SWITCH, 6}}},
+	{{{"00000000:04:00.0", REMOTE_GPU, 3}, {"", DOWN, 1}, {"00000000:13:00.0", REMOTE_GPU, 2}, {"00000000:04:00.0", REMOTE_GPU, 1},
+	  {"00000000:77:00.0", REMOTE_GPU, 3}},
+	 {{"00000000:03:00.0", REMOTE_GPU, 4}, {"00000004:04:00.0", REMOTE_NPU, 2}, {"00000000:13:00.0", REMOTE_GPU, 3},
+	  {"00000000:99:00.0", REMOTE_GPU, 1}},
+	 {{"00000000:03:00.0", REMOTE_GPU, 2}, {"00000000:04:00.0", REMOTE_GPU, 3}},
+	 {{"00000000:04:00.0", REMOTE_GPU, 1}}},
+};
+extern int fake_nvml_machine;
+int fake_nvml_machine;
 
 int nvmlInit_v2(void);
 int nvmlShutdown(void);
@@ -30,6 +57,16 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **sli
 static long number(void *device)
 {
 	return (int *)device - handles;
+}
+
+/* NULL: the link is down. */
+static const struct end *far_end(void *device, unsigned link)
+{
+	const struct end *at = ends[fake_nvml_machine][number(device)], *last = at + 5;
+
+	for (; at < last && link >= at->links; at++)
+		link -= at->links;
+	return at < last && at->type != DOWN ? at : NULL;
 }
 
 int nvmlInit_v2(void)
@@ -64,8 +101,11 @@ int nvmlDeviceGetPciInfo_v3(void *device, struct pci_info *pci)
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned bytes)
 {
 	int slice = device == &slices[0] || device == &slices[1];
+	unsigned first = 16 * (unsigned)(slice ? 8 + ((int *)device - slices) : number(device));
+	int used = snprintf(uuid, bytes, "%s-", slice ? "MIG" : "GPU");
 
-	snprintf(uuid, bytes, "%s-%ld", slice ? "MIG" : "GPU", slice ? (long)((int *)device - slices) : number(device));
+	for (unsigned k = 0; k < 16; k++)
+		used += snprintf(uuid + used, bytes - (unsigned)used, k == 4 || k == 6 || k == 8 || k == 10 ? "-%02x" : "%02x", first + k);
 	return 0;
 }
 
@@ -79,24 +119,31 @@ int nvmlDeviceGetCudaComputeCapability(void *device, int *major, int *minor)
 
 int nvmlDeviceGetNvLinkState(void *device, unsigned link, int *active)
 {
-	*active = number(device) < 3;
-	return link < 18 ? 0 : 2;
+	if (link >= LINKS)
+		return 2;
+	*active = far_end(device, link) != NULL;
+	return 0;
 }
 
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned link, struct pci_info *pci)
 {
-	(void)device;
-	(void)link;
+	const struct end *far = far_end(device, link);
+
 	memset(pci, 0, sizeof *pci);
-	strcpy(pci->bus_id, "FFFFFFFF:FFFF:FF.0");
+	if (far == NULL)
+		return NOT_SUPPORTED;
+	strcpy(pci->bus_id, far->bus);
 	return 0;
 }
 
+/* GPU 0's says nothing where GPUs are joined directly: the address has to do. */
 int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned link, int *type)
 {
-	(void)device;
-	(void)link;
-	*type = 2;
+	const struct end *far = far_end(device, link);
+
+	if (far == NULL || (far->type == REMOTE_GPU && number(device) == 0))
+		return NOT_SUPPORTED;
+	*type = far->type;
 	return 0;
 }
 

@@ -1,6 +1,7 @@
 /* test_topo_discover.c - discovery on made-up sysfs trees and a made-up NVML, on nothing at all, and on whatever this machine is.
  * Arguments:
  * the fake NVML, the fake CUDA. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -235,7 +236,7 @@ static void nvml_adds_what_it_knows(void **state)
 	if (!mrw_topo_find_nvml(topo, fake_nvml, &error) || !mrw_topo_finish(topo, &error))
 		fail_msg("%s", error.text);
 	assert_int_equal(topo->ngpus, 5); /* three in the tree, one elsewhere in two slices */
-	assert_string_equal(topo->gpus[0].uuid, "GPU-0");
+	assert_string_equal(topo->gpus[0].uuid, "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
 	assert_int_equal(topo->gpus[0].sm, 90);
 	assert_int_equal(topo->nnvswitches, 1);
 	struct mrw_topo_path p = path(topo, "0000:03:00.0", "0000:13:00.0");
@@ -245,10 +246,106 @@ static void nvml_adds_what_it_knows(void **state)
 	assert_int_equal(topo->p2p_atomics[0][1], MRW_NO);
 	assert_int_equal(topo->gpus[3].mig, 0);
 	assert_int_equal(topo->gpus[4].mig, 1);
-	assert_string_equal(topo->gpus[3].uuid, "MIG-0");
-	assert_string_equal(topo->gpus[4].uuid, "MIG-1");
+	assert_string_equal(topo->gpus[3].uuid, "MIG-80818283-8485-8687-8889-8a8b8c8d8e8f");
+	assert_string_equal(topo->gpus[4].uuid, "MIG-90919293-9495-9697-9899-9a9b9c9d9e9f");
 	p = path(topo, "gpu3", "gpu3.mig1");
 	assert_true(p.redirected);
+	free(topo);
+}
+
+/* Sets an int of a library that is opened again by the same path: it is the same one as long as this is not closed. */
+static void *set_fake(const char *library, const char *name, int value)
+{
+	void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+	assert_non_null(opened);
+	int *variable = dlsym(opened, name);
+	assert_non_null(variable);
+	*variable = value;
+	return opened;
+}
+
+static void unset_fake(void *opened, const char *name)
+{
+	int *variable = dlsym(opened, name);
+	assert_non_null(variable);
+	*variable = 0;
+	dlclose(opened);
+}
+
+static struct mrw_topo *discover_with_nvml(int made_up)
+{
+	struct mrw_topo *topo = discover();
+	struct mrw_topo_error error;
+	void *opened = set_fake(fake_nvml, "fake_nvml_machine", made_up);
+	bool good = mrw_topo_find_nvml(topo, fake_nvml, &error) && mrw_topo_finish(topo, &error);
+	unset_fake(opened, "fake_nvml_machine");
+	if (!good)
+		fail_msg("%s", error.text);
+	return topo;
+}
+
+static void nvswitches_with_an_address_are_told_apart(void **state)
+{
+	(void)state;
+	struct mrw_topo *topo = discover_with_nvml(1);
+	assert_int_equal(topo->nnvswitches, 2);
+	assert_int_equal(topo->nlinks, 6);
+	assert_int_equal(topo->links_known, MRW_YES);
+	int32_t first = mrw_topo_find(topo, "0000:b1:00.0"), second = mrw_topo_find(topo, "0000:b2:00.0");
+	assert_true(first >= 0 && second >= 0);
+	assert_int_equal(topo->nodes[first].kind, MRW_TOPO_NVSWITCH);
+	assert_int_equal(topo->nodes[second].kind, MRW_TOPO_NVSWITCH);
+	for (uint32_t l = 0; l < topo->nlinks; l++) {
+		const struct mrw_topo_link *link = &topo->links[l];
+		uint32_t nvswitch = topo->nodes[link->a].kind == MRW_TOPO_NVSWITCH ? link->a : link->b, gpu = link->a + link->b - nvswitch;
+		/* Two of GPU 2's eight to the second are down. */
+		assert_int_equal(link->lanes, nvswitch == (uint32_t)first ? 10 : topo->nodes[gpu].index == 2 ? 6 : 8);
+		assert_int_equal(link->lane_mb_s, 25000);
+	}
+	struct mrw_topo_path p = path(topo, "0000:03:00.0", "0000:04:00.0");
+	assert_int_equal(p.class, MRW_PATH_NVSWITCH);
+	assert_int_equal(p.mb_s, 18 * 25000);
+	assert_int_equal(path(topo, "0000:03:00.0", "0000:13:00.0").mb_s, 16 * 25000);
+	free(topo);
+}
+
+static void nvlinks_between_gpus_are_counted_once(void **state)
+{
+	(void)state;
+	struct mrw_topo *topo = discover_with_nvml(2);
+	static const struct {
+		const char *a, *b;
+		uint32_t lanes;
+	} pairs[] = {{"0000:03:00.0", "0000:04:00.0", 4}, {"0000:03:00.0", "0000:13:00.0", 2}, {"0000:04:00.0", "0000:13:00.0", 3}};
+	assert_int_equal(topo->nnvswitches, 0);
+	/* Neither the GPU that is not shown, nor what is no GPU, nor the one in slices, which cannot use its link. */
+	assert_int_equal(topo->nlinks, 3);
+	assert_int_equal(topo->ngpus, 5);
+	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+		struct mrw_topo_path p = path(topo, pairs[i].a, pairs[i].b);
+		assert_int_equal(p.class, MRW_PATH_NVLINK);
+		assert_int_equal(p.mb_s, pairs[i].lanes * 25000);
+	}
+	free(topo);
+}
+
+/* Slices of one GPU have one address: only their UUIDs tell which of them CUDA shows. */
+static void cuda_is_matched_by_uuid(void **state)
+{
+	(void)state;
+	struct mrw_topo *topo = discover();
+	struct mrw_topo_error error;
+	void *opened = set_fake(fake_cuda, "fake_cuda_slice", 1);
+	bool good = mrw_topo_find_nvml(topo, fake_nvml, &error) && mrw_topo_find_cuda(topo, fake_cuda, &error) && mrw_topo_finish(topo, &error);
+	unset_fake(opened, "fake_cuda_slice");
+	if (!good)
+		fail_msg("%s", error.text);
+	assert_int_equal(topo->ngpus, 5);
+	assert_int_equal(topo->gpus[0].cuda, 1);
+	assert_int_equal(topo->gpus[3].cuda, -1);
+	assert_int_equal(topo->gpus[4].cuda, 0);
+	assert_int_equal(topo->gpus[4].mig, 1);
+	assert_true(noted(topo, "CUDA shows this process 2 of 5 GPUs"));
 	free(topo);
 }
 
@@ -314,6 +411,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(acs_is_found, make_acs, remove_tree),
 		cmocka_unit_test_setup_teardown(unreadable_acs_is_unknown, make_unreadable, remove_tree),
 		cmocka_unit_test_setup_teardown(nvml_adds_what_it_knows, make_plain, remove_tree),
+		cmocka_unit_test_setup_teardown(nvswitches_with_an_address_are_told_apart, make_plain, remove_tree),
+		cmocka_unit_test_setup_teardown(nvlinks_between_gpus_are_counted_once, make_plain, remove_tree),
+		cmocka_unit_test_setup_teardown(cuda_is_matched_by_uuid, make_plain, remove_tree),
 		cmocka_unit_test_setup_teardown(cuda_says_what_is_visible, make_plain, remove_tree),
 		cmocka_unit_test(nothing_is_a_machine_too),
 		cmocka_unit_test(this_machine_is_some_machine),
