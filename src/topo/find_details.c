@@ -134,17 +134,19 @@ static bool is_virtual(const char *sysfs)
 	static const char *const signs[] = {
 		"QEMU",       "KVM", "Virtual Machine", "VMware", "Amazon EC2", "Google Compute Engine", "HVM domU",
 		"VirtualBox", "Xen", "OpenStack"};
+	static const char *const files[] = {"class/dmi/id/sys_vendor", "class/dmi/id/product_name"};
 	char line[LINE_BYTES];
+	bool found = false, metal = false;
 
-	for (int file = 0; file < 2; file++) {
-		if (!mrw_topo_file_line(sysfs, file == 0 ? "class/dmi/id/sys_vendor" : "class/dmi/id/product_name",
-					line, sizeof line))
+	for (size_t file = 0; file < sizeof files / sizeof *files; file++) {
+		if (!mrw_topo_file_line(sysfs, files[file], line, sizeof line))
 			continue;
 		for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-			if (strstr(line, signs[i]) != NULL && strstr(line, "metal") == NULL)
-				return true;
+			found = found || strstr(line, signs[i]) != NULL;
+		/* A cloud's whole machine: its vendor is that of the virtual ones. */
+		metal = metal || strstr(line, "metal") != NULL;
 	}
-	return mrw_topo_file_line(sysfs, "hypervisor/type", line, sizeof line);
+	return (found && !metal) || mrw_topo_file_line(sysfs, "hypervisor/type", line, sizeof line);
 }
 
 void mrw_topo_find_details(struct mrw_topo *topo, const char *sysfs)

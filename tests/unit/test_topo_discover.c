@@ -368,6 +368,48 @@ static void cuda_says_what_is_visible(void **state)
 	free(topo);
 }
 
+/* What firmware says of itself, by the maker's or the cloud's own words. */
+static void virtual_machines_are_known_by_their_firmware(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *vendor, *product, *hypervisor; /* NULL: no such file */
+		bool is_virtual;
+	} machine[] = {
+		{NULL, NULL, NULL, false},
+		{"QEMU\n", "Standard PC (Q35 + ICH9, 2009)\n", NULL, true},
+		{"Red Hat\n", "KVM\n", NULL, true},
+		{"Microsoft Corporation\n", "Virtual Machine\n", NULL, true},
+		{"Microsoft Corporation\n", "C2030\n", NULL, false},
+		{"Amazon EC2\n", "p5.48xlarge\n", NULL, true},
+		{"Amazon EC2\n", "g4dn.metal\n", NULL, false}, /* no hypervisor, the same vendor */
+		{"Google\n", "Google Compute Engine\n", NULL, true},
+		{NULL, "VMware Virtual Platform\n", NULL, true},
+		{"innotek GmbH\n", "VirtualBox\n", NULL, true},
+		{"OpenStack Foundation\n", "OpenStack Nova\n", NULL, true},
+		{"Supermicro\n", "SYS-821GE-TNHR\n", NULL, false},
+		{"Supermicro\n", "SYS-821GE-TNHR\n", "xen\n", true},
+		{NULL, NULL, "xen\n", true},
+	};
+	for (size_t i = 0; i < sizeof machine / sizeof *machine; i++) {
+		make_plain(NULL);
+		if (machine[i].vendor != NULL)
+			put("class/dmi/id", "sys_vendor", machine[i].vendor);
+		if (machine[i].product != NULL)
+			put("class/dmi/id", "product_name", machine[i].product);
+		if (machine[i].hypervisor != NULL)
+			put("hypervisor", "type", machine[i].hypervisor);
+		struct mrw_topo *topo = discover();
+		/* What a bare machine's firmware does not say is no proof of a bare machine. */
+		if (topo->virtual_machine != (machine[i].is_virtual ? MRW_YES : MRW_UNKNOWN) ||
+		    noted(topo, "this is a virtual machine") != machine[i].is_virtual)
+			fail_msg("vendor %s, product %s, hypervisor %s: virtual_machine is %d", machine[i].vendor, machine[i].product,
+				 machine[i].hypervisor, topo->virtual_machine);
+		free(topo);
+		assert_int_equal(remove_tree(NULL), 0);
+	}
+}
+
 static void nothing_is_a_machine_too(void **state)
 {
 	(void)state;
@@ -415,6 +457,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(nvlinks_between_gpus_are_counted_once, make_plain, remove_tree),
 		cmocka_unit_test_setup_teardown(cuda_is_matched_by_uuid, make_plain, remove_tree),
 		cmocka_unit_test_setup_teardown(cuda_says_what_is_visible, make_plain, remove_tree),
+		cmocka_unit_test(virtual_machines_are_known_by_their_firmware),
 		cmocka_unit_test(nothing_is_a_machine_too),
 		cmocka_unit_test(this_machine_is_some_machine),
 	};
