@@ -150,8 +150,9 @@ static void sort_neighbours(struct mixed *m)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
 		uint32_t far[MRW_TOPO_GPUS];
-		for (uint32_t j = 0; j < m->n; j++) {
-			uint32_t at = j, d = distance(m, i, j);
+		/* Of those equally far the next in number first: rings that start in different places leave islands in different ones. */
+		for (uint32_t k = 0; k < m->n; k++) {
+			uint32_t j = (i + 1 + k) % m->n, at = k, d = distance(m, i, j);
 			for (; at > 0 && far[at - 1] > d; at--) {
 				far[at] = far[at - 1];
 				m->near[i][at] = m->near[i][at - 1];
@@ -286,7 +287,32 @@ static uint32_t find_bound(const struct mixed *m)
 	return (uint32_t)bound;
 }
 
-/* The same for what NVLinks join: all that leaves it leaves by its GPUs' own PCIe links. */
+/* What leaves an island by PCIe, where below a link there are no GPUs but its own by that link: to others it may be nearer. */
+static uint64_t way_out(const struct mixed *m, const uint16_t *island, uint16_t which)
+{
+	const struct mrw_topo *topo = m->topo;
+	uint64_t out[MRW_TOPO_NODES] = {0}, all = 0;
+	bool shared[MRW_TOPO_NODES] = {false};
+
+	for (uint32_t i = topo->nnodes; i-- > 0;) {
+		const struct mrw_topo_node *node = &topo->nodes[i];
+		if (node->kind == MRW_TOPO_GPU && island[i] == which)
+			out[i] = m->capacity[2 * i];
+		else if (node->kind == MRW_TOPO_GPU)
+			shared[i] = true;
+		else if (!shared[i] && out[i] > m->capacity[2 * i])
+			out[i] = m->capacity[2 * i];
+		if (node->parent < 0) {
+			all += out[i];
+			continue;
+		}
+		out[node->parent] += out[i];
+		shared[node->parent] = shared[node->parent] || shared[i];
+	}
+	return all;
+}
+
+/* The same for what NVLinks join: all that leaves it leaves by PCIe. */
 static uint32_t bound_of_islands(const struct mixed *m, uint32_t bound)
 {
 	const struct mrw_topo *topo = m->topo;
@@ -305,17 +331,12 @@ static uint32_t bound_of_islands(const struct mixed *m, uint32_t bound)
 			changed = true;
 		}
 	}
-	for (uint32_t i = 0; i < topo->nnodes; i++) {
-		uint64_t capacity = 0;
+	for (uint16_t i = 0; i < topo->nnodes; i++) {
 		uint32_t count = 0;
-		for (uint32_t g = 0; g < m->n; g++) {
-			uint32_t node = topo->gpus[g].node;
-			if (island[node] != i)
-				continue;
-			capacity += m->capacity[2 * node];
-			count++;
-		}
-		if (count > 0 && count < m->n && capacity < bound)
+		for (uint32_t g = 0; g < m->n; g++)
+			count += island[topo->gpus[g].node] == i;
+		uint64_t capacity = count > 0 && count < m->n ? way_out(m, island, i) : bound;
+		if (capacity < bound)
 			bound = (uint32_t)capacity;
 	}
 	return bound;
@@ -343,6 +364,27 @@ static void give_way(struct mixed *m, const struct way *way)
 		m->left[way->links[l]] += m->mb_s;
 }
 
+/* A ring may start anywhere: it does where most is left of the way in from elsewhere, since it has to come back there. */
+static void start(struct mixed *m, uint32_t cycle)
+{
+	uint32_t first = 0, most = 0;
+
+	for (uint32_t g = 0; g < m->n; g++) {
+		uint32_t left = UINT32_MAX;
+		for (int32_t n = m->topo->gpus[g].node; n >= 0 && m->topo->nodes[n].kind != MRW_TOPO_CPU; n = m->topo->nodes[n].parent) {
+			uint32_t link = m->left[2 * link_owner(m->topo, (uint32_t)n) + 1];
+			left = link < left ? link : left;
+		}
+		if (left > most) {
+			most = left;
+			first = g;
+		}
+	}
+	memset(m->used, 0, sizeof m->used);
+	m->used[first] = true;
+	m->orders[cycle][0] = (uint8_t)first;
+}
+
 static bool extend(struct mixed *m, uint32_t cycle, uint32_t place)
 {
 	uint8_t *order = m->orders[cycle];
@@ -356,9 +398,7 @@ static bool extend(struct mixed *m, uint32_t cycle, uint32_t place)
 			return false;
 		if (cycle + 1 == m->cycles)
 			return true;
-		memset(m->used, 0, sizeof m->used);
-		m->used[0] = true;
-		m->orders[cycle + 1][0] = 0;
+		start(m, cycle + 1);
 		if (extend(m, cycle + 1, 1))
 			return true;
 		memset(m->used, true, sizeof m->used);
@@ -387,9 +427,7 @@ static bool look_for(struct mixed *m, uint32_t cycles, uint32_t mb_s)
 	m->mb_s = mb_s;
 	m->steps = 0;
 	memcpy(m->left, m->capacity, sizeof m->left);
-	memset(m->used, 0, sizeof m->used);
-	m->used[0] = true;
-	m->orders[0][0] = 0;
+	start(m, 0);
 	found = extend(m, 0, 1);
 	m->all_steps += m->steps;
 	return found;
@@ -417,15 +455,16 @@ static uint32_t find_widths(const struct mixed *m, uint32_t *widths)
 /* The widest total that is found, below the bound and above what is there already. */
 static bool improve(struct mixed *m, uint32_t reached)
 {
-	uint32_t widths[MAX_WIDTHS + 1], count = find_widths(m, widths), last = UINT32_MAX;
+	uint32_t widths[MAX_WIDTHS + 1], count = find_widths(m, widths), last = UINT32_MAX, last_cycles = 0;
 
 	while (m->all_steps < ALL_STEPS) {
-		uint32_t best = reached, cycles = 0, mb_s = 0;
-		/* The next smaller total, with the fewest rings. */
+		uint32_t best = 0, cycles = 0, mb_s = 0;
+		/* The next smaller total; of one total the fewest rings first. */
 		for (uint32_t w = 0; w < count; w++)
 			for (uint32_t c = 1; c <= MOST_CYCLES; c++) {
 				uint64_t total = (uint64_t)widths[w] * c;
-				if (total > m->bound || total >= last || total <= best)
+				if (total > m->bound || total <= reached || total > last || (total == last && c <= last_cycles) ||
+				    total < best || (total == best && c >= cycles))
 					continue;
 				best = (uint32_t)total;
 				cycles = c;
@@ -436,6 +475,7 @@ static bool improve(struct mixed *m, uint32_t reached)
 		if (look_for(m, cycles, mb_s))
 			return true;
 		last = best;
+		last_cycles = cycles;
 	}
 	return false;
 }

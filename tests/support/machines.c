@@ -39,14 +39,20 @@ static void numa(char name[16], uint32_t number)
 	snprintf(name, 16, "numa%u", number);
 }
 
+/* NVSwitches first to first + count - 1, joined to GPUs from to from + gpus - 1. */
+static void fabric(FILE *f, uint32_t first, uint32_t count, uint32_t from, uint32_t gpus, uint32_t lanes, uint32_t lane_mb_s)
+{
+	for (uint32_t s = first; s < first + count; s++)
+		fprintf(f, "nvswitch nvs%u\n", s);
+	for (uint32_t g = from; g < from + gpus; g++)
+		for (uint32_t s = 0; s < count; s++)
+			fprintf(f, "nvlink gpu%u nvs%u lanes=%u lane_mb_s=%u\n", g, first + s,
+				lanes / count + (s < lanes % count), lane_mb_s);
+}
+
 static void nvswitches(FILE *f, uint32_t count, uint32_t gpus, uint32_t lanes, uint32_t lane_mb_s)
 {
-	for (uint32_t s = 0; s < count; s++)
-		fprintf(f, "nvswitch nvs%u\n", s);
-	for (uint32_t g = 0; g < gpus; g++)
-		for (uint32_t s = 0; s < count; s++)
-			fprintf(f, "nvlink gpu%u nvs%u lanes=%u lane_mb_s=%u\n", g, s,
-				lanes / count + (s < lanes % count), lane_mb_s);
+	fabric(f, 0, count, 0, gpus, lanes, lane_mb_s);
 }
 
 /* Eight V100: two quads, fully connected inside, a cube's edges across; some of them double. Four
@@ -290,6 +296,42 @@ static void four_by_eight(FILE *f)
 	nvswitches(f, 1, 4, 18, 25000);
 }
 
+/* Two boards of eight GPUs, a CPU each, NVSwitches in each and none between; two GPUs and a NIC at a switch. */
+static void two_boards(FILE *f)
+{
+	char name[16];
+
+	head(f, 2, "GenuineIntel", "between_cpus=22000 links=yes");
+	for (uint32_t s = 0; s < 8; s++) {
+		numa(name, s / 4);
+		bridge(f, s, name, GEN3);
+		sw(name, s);
+		gpu(f, 2 * s, name, GEN3, 70);
+		gpu(f, 2 * s + 1, name, GEN3, 70);
+		nic(f, s, name, GEN3, 12500);
+	}
+	fabric(f, 0, 6, 0, 8, 6, 25000);
+	fabric(f, 6, 6, 8, 8, 6, 25000);
+}
+
+/* The same with so much between the CPUs that the boards' own PCIe links are the narrowest: four switches each. */
+static void two_boards_wide(FILE *f)
+{
+	char name[16];
+
+	head(f, 2, "AuthenticAMD", "between_cpus=200000 links=yes");
+	for (uint32_t s = 0; s < 8; s++) {
+		numa(name, s / 4);
+		bridge(f, s, name, GEN4);
+		sw(name, s);
+		gpu(f, 2 * s, name, GEN4, 80);
+		gpu(f, 2 * s + 1, name, GEN4, 80);
+		nic(f, s, name, GEN4, 25000);
+	}
+	fabric(f, 0, 2, 0, 8, 12, 25000);
+	fabric(f, 2, 2, 8, 8, 12, 25000);
+}
+
 const struct machine machines[] = {
 	{"dgx1-v100", dgx1_v100, 8, 4, 150000, "six NVLinks of 25 GB/s leave each GPU"},
 	{"dgx-a100", dgx_a100, 8, 8, 300000, "twelve NVLinks of 25 GB/s leave each GPU"},
@@ -307,6 +349,8 @@ const struct machine machines[] = {
 	{"asymmetric", asymmetric, 4, 4, 50000, "two NVLinks leave GPU 2; PCIe is left to the NICs"},
 	{"acs", acs, 8, 4, GEN4 / 2, "both GPUs of a switch send through its one link"},
 	{"four-by-eight", four_by_eight, 4, 8, 450000, "eighteen NVLinks of 25 GB/s leave each GPU"},
+	{"two-boards", two_boards, 16, 8, 22000, "every ring crosses from CPU to CPU: 22 GB/s, more than one GPU's PCIe link"},
+	{"two-boards-wide", two_boards_wide, 16, 8, 4 * GEN4, "a board is left by four PCIe switches' links"},
 };
 const uint32_t machines_count = sizeof machines / sizeof *machines;
 

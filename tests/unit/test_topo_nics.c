@@ -29,6 +29,8 @@ static const struct {
 	 "GPU 2 has 7.9 GB/s: the slow NIC serves it as well; the port that is down has no part"},
 	{"acs", "00112233", "", 4, "four hops to each NIC of one's own switch, four to others: in order"},
 	{"four-by-eight", "0246", "1357", 8, "two NICs for each GPU"},
+	{"two-boards", "0011223344556677", "", 8, "two GPUs at a switch share its NIC"},
+	{"two-boards-wide", "0011223344556677", "", 8, "two GPUs at a switch share its NIC"},
 	{"laptop", "", "", 0, "nobody"},
 };
 

@@ -35,6 +35,8 @@ static const struct {
 	{"two-islands", "gpu3", "gpu4", MRW_PATH_CPUS, 3, 31507, "no NVLink between islands"},
 	{"mig", "gpu0", "gpu1", MRW_PATH_HOST, 2, 31507, "slices of one GPU meet in host memory only"},
 	{"asymmetric", "gpu0", "gpu2", MRW_PATH_HOST, 3, 7876, "no NVLink; the narrow slot bounds it"},
+	{"two-boards", "gpu0", "gpu7", MRW_PATH_NVSWITCH, 2, 150000, "six NVLinks of 25 within a board"},
+	{"two-boards", "gpu7", "gpu8", MRW_PATH_CPUS, 5, 15753, "no NVLink between boards"},
 	{"acs", "gpu0", "gpu1", MRW_PATH_HOST, 4, 31507, "ACS sends it up to the CPU and back"},
 	{"acs", "gpu0", "mlx5_0", MRW_PATH_HOST, 4, 31507, "NICs too"},
 };

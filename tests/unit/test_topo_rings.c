@@ -119,6 +119,54 @@ static void the_cube_has_three_cycles(void **state)
 	free(topo);
 }
 
+/* Boards whose GPUs NVSwitches join, and only PCIe among them: rings leave a board by as many switches as it takes, and come back by others.
+ * GPUs two and two at a switch of 15753 MB/s. */
+static void boards_are_left_at_several_places(void **state)
+{
+	(void)state;
+	static const struct {
+		uint32_t boards, gpus, cpus, between_mb_s, most_rings, mb_s;
+		const char *reason;
+	} sets[] = {
+		{2, 8, 1, 22000, 2, 22000, "two rings of half the link between the CPUs: one has the width of a PCIe link"},
+		{2, 8, 2, 22000, 4, 44000, "each board has two CPUs with such a link: two rings for each"},
+		{2, 16, 2, 22000, 8, 44000, "the same with 32 GPUs"},
+		{4, 8, 1, 44000, 4, 44000, "32 GPUs on four boards: a ring leaves each, and four fit"},
+		{2, 8, 1, 200000, 4, 63012, "four switches a board"},
+	};
+	struct mrw_topo *topo = malloc(sizeof *topo);
+	struct mrw_topo_rings *rings = malloc(sizeof *rings);
+	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+		struct mrw_topo_error error;
+		uint32_t n = sets[i].boards * sets[i].gpus, cpus = sets[i].boards * sets[i].cpus;
+		char *text = NULL;
+		size_t nbytes;
+		FILE *file = open_memstream(&text, &nbytes);
+		fprintf(file, "marrow-topo 1\nmachine between_cpus=%u links=yes\n", sets[i].between_mb_s);
+		for (uint32_t c = 0; c < cpus; c++)
+			fprintf(file, "cpu c%u numa=%u\n", c, c);
+		for (uint32_t b = 0; b < sets[i].boards; b++)
+			fprintf(file, "nvswitch b%u\n", b);
+		for (uint32_t g = 0; g < n; g++) {
+			if (g % 2 == 0)
+				fprintf(file, "bridge s%u in=c%u mb_s=15753\n", g / 2, g / (n / cpus));
+			fprintf(file, "gpu g%u in=s%u mb_s=15753\nnvlink g%u b%u lanes=6 lane_mb_s=25000\n", g, g / 2, g, g / sets[i].gpus);
+		}
+		fclose(file);
+		if (!mrw_topo_parse(topo, text, nbytes, &error))
+			fail_msg("line %u: %s", error.line, error.text);
+		mrw_topo_find_rings(topo, rings);
+		check_orders(topo, rings);
+		check_loads("boards", topo, rings);
+		if (rings->nrings > sets[i].most_rings || rings->mb_s != sets[i].mb_s || !rings->best)
+			fail_msg("%u boards of %u GPUs and %u CPUs: %u rings of %u MB/s in all; it should be at most %u, of %u: %s", sets[i].boards,
+				 sets[i].gpus, sets[i].cpus, rings->nrings, rings->mb_s, sets[i].most_rings, sets[i].mb_s, sets[i].reason);
+		free(text);
+	}
+	free(rings);
+	free(topo);
+}
+
 /* A complete mesh of any size is used whole. */
 static void complete_meshes_are_used_whole(void **state)
 {
@@ -234,6 +282,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rings_reach_the_optimum),
 		cmocka_unit_test(the_cube_has_three_cycles),
+		cmocka_unit_test(boards_are_left_at_several_places),
 		cmocka_unit_test(complete_meshes_are_used_whole),
 		cmocka_unit_test(parts_of_the_cube_are_used_whole),
 		cmocka_unit_test(a_gpu_that_few_reach_is_passed_too),
