@@ -296,6 +296,42 @@ static void four_by_eight(FILE *f)
 	nvswitches(f, 1, 4, 18, 25000);
 }
 
+/* A cloud's machine with eight A100: four NUMA nodes that the hypervisor numbers otherwise than the devices, a switch in each with
+ * GPU, NIC, GPU, NIC. The NVSwitches belong to the hypervisor: the links to them are seen, they are not. */
+static void cloud_a100(FILE *f)
+{
+	static const uint8_t first[] = {2, 0, 6, 4};
+	char name[16];
+
+	head(f, 4, "AuthenticAMD", "links=yes virtual=yes");
+	for (uint32_t s = 0; s < 4; s++) {
+		numa(name, s);
+		bridge(f, s, name, GEN4);
+		sw(name, s);
+		for (uint32_t i = first[s]; i < first[s] + 2u; i++) {
+			gpu(f, i, name, GEN4, 80);
+			nic(f, i, name, GEN4, 25000);
+		}
+	}
+	nvswitches(f, 1, 8, 12, 25000);
+}
+
+/* Its successor with eight H100: two NUMA nodes, a switch with a GPU and a NIC eight times. */
+static void cloud_h100(FILE *f)
+{
+	char name[16];
+
+	head(f, 2, "GenuineIntel", "links=yes virtual=yes");
+	for (uint32_t i = 0; i < 8; i++) {
+		numa(name, i / 4);
+		bridge(f, i, name, GEN5);
+		sw(name, i);
+		gpu(f, i, name, GEN5, 90);
+		nic(f, i, name, GEN5, 50000);
+	}
+	nvswitches(f, 1, 8, 18, 25000);
+}
+
 /* Two boards of eight GPUs, a CPU each, NVSwitches in each and none between; two GPUs and a NIC at a switch. */
 static void two_boards(FILE *f)
 {
@@ -349,6 +385,8 @@ const struct machine machines[] = {
 	{"asymmetric", asymmetric, 4, 4, 50000, "two NVLinks leave GPU 2; PCIe is left to the NICs"},
 	{"acs", acs, 8, 4, GEN4 / 2, "both GPUs of a switch send through its one link"},
 	{"four-by-eight", four_by_eight, 4, 8, 450000, "eighteen NVLinks of 25 GB/s leave each GPU"},
+	{"cloud-a100", cloud_a100, 8, 8, 300000, "twelve NVLinks of 25 GB/s leave each GPU"},
+	{"cloud-h100", cloud_h100, 8, 8, 450000, "eighteen NVLinks of 25 GB/s leave each GPU"},
 	{"two-boards", two_boards, 16, 8, 22000, "every ring crosses from CPU to CPU: 22 GB/s, more than one GPU's PCIe link"},
 	{"two-boards-wide", two_boards_wide, 16, 8, 4 * GEN4, "a board is left by four PCIe switches' links"},
 };

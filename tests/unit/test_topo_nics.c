@@ -29,6 +29,8 @@ static const struct {
 	 "GPU 2 has 7.9 GB/s: the slow NIC serves it as well; the port that is down has no part"},
 	{"acs", "00112233", "", 4, "four hops to each NIC of one's own switch, four to others: in order"},
 	{"four-by-eight", "0246", "1357", 8, "two NICs for each GPU"},
+	{"cloud-a100", "23016745", "", 8, "each its own, that of its number: the third in the tree is GPU 0's, since NUMA node 1 has GPUs 0 and 1"},
+	{"cloud-h100", "01234567", "", 8, "a NIC at each GPU's own switch"},
 	{"two-boards", "0011223344556677", "", 8, "two GPUs at a switch share its NIC"},
 	{"two-boards-wide", "0011223344556677", "", 8, "two GPUs at a switch share its NIC"},
 	{"laptop", "", "", 0, "nobody"},

@@ -119,6 +119,44 @@ static void the_cube_has_three_cycles(void **state)
 	free(topo);
 }
 
+/* The clouds' machines, as their recorded files show them too, where NVLinks are not on record, and with those stated beside. */
+static void rings_of_clouds_go_by_place(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *machine;
+		uint32_t nrings, mb_s, pcie_mb_s;
+		const char *reason, *pcie_reason;
+	} clouds[] = {
+		{"cloud-a100", 2, 150000, 31507, "both ways round, half of twelve NVLinks each", "PCIe 4.0 x16 is less than 32 GB/s between AMD's NUMA nodes"},
+		{"cloud-h100", 2, 225000, 22000, "both ways round, half of eighteen NVLinks each", "22 GB/s between Intel's sockets are assumed"},
+	};
+	struct mrw_topo_rings *rings = malloc(sizeof *rings);
+	for (size_t i = 0; i < sizeof clouds / sizeof *clouds; i++) {
+		struct mrw_topo *topo = machine_load(clouds[i].machine);
+		mrw_topo_find_rings(topo, rings);
+		if (rings->nrings != clouds[i].nrings || rings->rings[0].mb_s != clouds[i].mb_s)
+			fail_msg("%s: %u rings, the first of %u MB/s; it should be %u of %u: %s", clouds[i].machine, rings->nrings,
+				 rings->rings[0].mb_s, clouds[i].nrings, clouds[i].mb_s, clouds[i].reason);
+		/* In the order of the tree: neighbours share a NUMA node as long as there are any. */
+		for (uint8_t g = 0; g < 8; g++) {
+			assert_int_equal(rings->rings[0].order[g], g);
+			assert_int_equal(rings->rings[1].order[g], (8 - g) % 8);
+		}
+		topo->nlinks = 0;
+		mrw_topo_find_rings(topo, rings);
+		check_orders(topo, rings);
+		check_loads(clouds[i].machine, topo, rings);
+		if (rings->nrings != 1 || rings->mb_s != clouds[i].pcie_mb_s || !rings->best)
+			fail_msg("%s without NVLinks: %u rings of %u MB/s; it should be one of %u: %s", clouds[i].machine, rings->nrings,
+				 rings->mb_s, clouds[i].pcie_mb_s, clouds[i].pcie_reason);
+		for (uint8_t g = 0; g < 8; g++)
+			assert_int_equal(rings->rings[0].order[g], g);
+		free(topo);
+	}
+	free(rings);
+}
+
 /* Boards whose GPUs NVSwitches join, and only PCIe among them: rings leave a board by as many switches as it takes, and come back by others.
  * GPUs two and two at a switch of 15753 MB/s. */
 static void boards_are_left_at_several_places(void **state)
@@ -282,6 +320,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rings_reach_the_optimum),
 		cmocka_unit_test(the_cube_has_three_cycles),
+		cmocka_unit_test(rings_of_clouds_go_by_place),
 		cmocka_unit_test(boards_are_left_at_several_places),
 		cmocka_unit_test(complete_meshes_are_used_whole),
 		cmocka_unit_test(parts_of_the_cube_are_used_whole),
