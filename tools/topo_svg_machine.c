@@ -1,10 +1,22 @@
-/* The machine: CPUs in rows, bridges in them, devices in those, NVSwitches as a bar. The upper edge of a box has the colour of its PCIe link. */
+/* The machine: CPUs in rows, bridges in them, devices in those, NVSwitches as bars, those that join the same GPUs as one. The upper edge of a
+ * box has the colour of its PCIe link. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "topo_svg.h"
 
-enum { LEAF_WIDTH = 104, LEAF_HEIGHT = 46, PAD = 8, TITLE = 20, GAP = 44, ROW_WIDTH = 1800, ROWS = 64, BAR_HEIGHT = 26, BOW = 100, FONT = 11, ARCH = 26 };
+enum { LEAF_WIDTH = 104, LEAF_HEIGHT = 46, PAD = 8, TITLE = 20, GAP = 44, ROW_WIDTH = 1800, ROWS = 64, BAR_WIDTH = 3 * LEAF_WIDTH,
+       BAR_HEIGHT = 26, BOW = 100, FONT = 11, ARCH = 26 };
+#define NONE UINT32_MAX
+
+/* NVSwitches that share GPUs, or all that have none. */
+struct fabric {
+	uint32_t switches, first, last; /* indices */
+	uint32_t gpus, level;           /* bars at one level stand side by side */
+	bool above;                     /* has a GPU in the first row */
+	struct svg_box box;
+};
 
 struct picture {
 	const struct mrw_topo *topo;
@@ -12,7 +24,9 @@ struct picture {
 	struct svg_box boxes[MRW_TOPO_NODES];
 	uint32_t row[MRW_TOPO_NODES]; /* of a root */
 	int row_y[ROWS], row_height[ROWS];
-	uint32_t nrows;
+	uint32_t nrows, nfabrics, nlevels;
+	struct fabric fabrics[MRW_TOPO_NVSWITCHES];
+	uint32_t fabric_of[MRW_TOPO_NODES]; /* of GPUs and NVSwitches: its number, NONE without */
 	int bar_y;
 };
 
@@ -80,7 +94,7 @@ static void fill_rows(struct picture *p)
 	}
 }
 
-/* The bar stands below the first row where there are two, else below all. Returns where the picture ends. */
+/* The bars stand below the first row where there are two, else below all. Returns where the picture ends. */
 static int place_rows(struct picture *p, int x, int y)
 {
 	int across[ROWS];
@@ -92,7 +106,7 @@ static int place_rows(struct picture *p, int x, int y)
 		y = p->row_y[r] + p->row_height[r] + (direct ? BOW : PAD);
 		if (p->topo->nnvswitches > 0 && (r == p->nrows - 1 ? p->nrows != 2 : p->nrows == 2)) {
 			p->bar_y = y + GAP;
-			y = p->bar_y + BAR_HEIGHT + (p->nrows == 2 ? GAP : PAD);
+			y = p->bar_y + (int)p->nlevels * (BAR_HEIGHT + PAD) - PAD + (p->nrows == 2 ? GAP : PAD);
 		}
 	}
 	for (uint32_t i = 0; i < p->topo->nnodes; i++)
@@ -106,6 +120,90 @@ static int place_rows(struct picture *p, int x, int y)
 static bool is_switch(const struct mrw_topo *topo, uint32_t node)
 {
 	return topo->nodes[node].kind == MRW_TOPO_NVSWITCH;
+}
+
+static void find_fabrics(struct picture *p)
+{
+	const struct mrw_topo *topo = p->topo;
+	uint32_t group[MRW_TOPO_NODES], number[MRW_TOPO_NODES], unlinked = NONE;
+	bool linked[MRW_TOPO_NODES] = {false}, changed = true;
+
+	for (uint32_t i = 0; i < topo->nnodes; i++) {
+		group[i] = i;
+		number[i] = p->fabric_of[i] = NONE;
+	}
+	while (changed) {
+		changed = false;
+		for (uint32_t l = 0; l < topo->nlinks; l++) {
+			uint32_t a = topo->links[l].a, b = topo->links[l].b, low = group[a] < group[b] ? group[a] : group[b];
+			if (topo->links[l].kind != MRW_LINK_NVLINK || is_switch(topo, a) == is_switch(topo, b))
+				continue;
+			linked[a] = linked[b] = true;
+			changed = changed || group[a] != group[b];
+			group[a] = group[b] = low;
+		}
+	}
+	for (uint32_t s = 0; s < topo->nnvswitches; s++) {
+		uint32_t node = topo->nvswitches[s].node, *of = linked[node] ? &number[group[node]] : &unlinked;
+		if (*of == NONE) {
+			*of = p->nfabrics++;
+			p->fabrics[*of].first = s;
+		}
+		p->fabric_of[node] = *of;
+		p->fabrics[*of].switches++;
+		p->fabrics[*of].last = s;
+	}
+	for (uint32_t g = 0; g < topo->ngpus; g++) {
+		uint32_t node = topo->gpus[g].node;
+		if (linked[node])
+			p->fabric_of[node] = number[group[node]];
+		if (p->fabric_of[node] != NONE)
+			p->fabrics[p->fabric_of[node]].gpus++;
+	}
+}
+
+static uint32_t free_level(const struct picture *p, const struct fabric *mine)
+{
+	uint32_t level = 0;
+
+	for (uint32_t i = 0; i < p->nfabrics; i++) {
+		const struct fabric *f = &p->fabrics[i];
+		if (f->level != level || f->box.x >= mine->box.x + mine->box.width + PAD || mine->box.x >= f->box.x + f->box.width + PAD)
+			continue;
+		level++;
+		i = UINT32_MAX; /* from the first again */
+	}
+	return level;
+}
+
+/* As wide as its GPUs stand apart, and at the first level where it has room: those of the first row before the others. */
+static void place_fabrics(struct picture *p, int x)
+{
+	const struct mrw_topo *topo = p->topo;
+
+	for (uint32_t i = 0; i < p->nfabrics; i++) {
+		struct fabric *f = &p->fabrics[i];
+		int first = INT_MAX, last = x;
+		for (uint32_t g = 0; g < topo->ngpus; g++) {
+			const struct svg_box *gpu = &p->boxes[topo->gpus[g].node];
+			if (p->fabric_of[topo->gpus[g].node] != i)
+				continue;
+			first = gpu->x < first ? gpu->x : first;
+			last = gpu->x + gpu->width > last ? gpu->x + gpu->width : last;
+			f->above = f->above || gpu->y < p->bar_y;
+		}
+		first = f->gpus > 0 ? first : x;
+		f->box = (struct svg_box){first, 0, last - first > BAR_WIDTH ? last - first : BAR_WIDTH, BAR_HEIGHT};
+		f->level = NONE;
+	}
+	for (uint32_t pass = 0; pass < 2; pass++)
+		for (uint32_t i = 0; i < p->nfabrics; i++) {
+			struct fabric *f = &p->fabrics[i];
+			if (f->above == (pass == 0))
+				f->level = free_level(p, f);
+			f->box.y = p->bar_y + (int)f->level * (BAR_HEIGHT + PAD);
+			p->nlevels = f->level + 1 > p->nlevels ? f->level + 1 : p->nlevels;
+		}
 }
 
 /* Of all NVLinks of a node; only those to switches. */
@@ -144,22 +242,10 @@ static void draw_node(const struct picture *p, uint32_t node)
 		svg_text(p->svg, box->x + 5, box->y + 40, FONT - 1, "port %.1f GB/s", p->topo->nics[n->index].rate_mb_s / 1000.);
 }
 
-static void draw_bar(const struct picture *p, int x)
+static void draw_fabrics(const struct picture *p)
 {
 	const struct mrw_topo *topo = p->topo;
-	int first = 1 << 30, last = 0;
 
-	for (uint32_t i = 0; i < topo->ngpus; i++) {
-		const struct svg_box *box = &p->boxes[topo->gpus[i].node];
-		first = box->x < first ? box->x : first;
-		last = box->x + box->width > last ? box->x + box->width : last;
-	}
-	if (topo->ngpus == 0)
-		first = last = x;
-	svg_rect(p->svg, (struct svg_box){first, p->bar_y, last - first > 3 * LEAF_WIDTH ? last - first : 3 * LEAF_WIDTH, BAR_HEIGHT}, "#e3d4f2");
-	svg_text(p->svg, first + 8, p->bar_y + 17, FONT, "%u NVSwitch%s: %s%s%s", topo->nnvswitches, topo->nnvswitches > 1 ? "es" : "", topo->nodes[topo->nvswitches[0].node].name,
-		 topo->nnvswitches > 1 ? " to " : "",
-		 topo->nnvswitches > 1 ? topo->nodes[topo->nvswitches[topo->nnvswitches - 1].node].name : "");
 	/* In more than two rows lines would cross boxes; each GPU says its width anyway. */
 	for (uint32_t i = 0; p->nrows <= 2 && i < topo->ngpus; i++) {
 		const struct svg_box *box = &p->boxes[topo->gpus[i].node];
@@ -168,10 +254,19 @@ static void draw_bar(const struct picture *p, int x)
 
 		if (mb_s == 0)
 			continue;
-		if (box->y < p->bar_y)
-			svg_line(p->svg, middle, box->y + box->height, middle, p->bar_y, svg_colour(mb_s), 5);
+		const struct svg_box *bar = &p->fabrics[p->fabric_of[topo->gpus[i].node]].box;
+		if (box->y < bar->y)
+			svg_line(p->svg, middle, box->y + box->height, middle, bar->y, svg_colour(mb_s), 5);
 		else
-			svg_line(p->svg, middle, p->bar_y + BAR_HEIGHT, middle, box->y, svg_colour(mb_s), 5);
+			svg_line(p->svg, middle, bar->y + bar->height, middle, box->y, svg_colour(mb_s), 5);
+	}
+	for (uint32_t i = 0; i < p->nfabrics; i++) {
+		const struct fabric *f = &p->fabrics[i];
+		const char *first = topo->nodes[topo->nvswitches[f->first].node].name, *last = topo->nodes[topo->nvswitches[f->last].node].name;
+
+		svg_rect(p->svg, f->box, "#e3d4f2");
+		svg_text(p->svg, f->box.x + 8, f->box.y + 17, FONT, "%u NVSwitch%s: %s%s%s, %u GPU%s", f->switches, f->switches > 1 ? "es" : "", first,
+			 f->switches > 1 ? " to " : "", f->switches > 1 ? last : "", f->gpus, f->gpus == 1 ? "" : "s");
 	}
 }
 
@@ -198,13 +293,17 @@ int topo_svg_machine(const struct topo_answers *a, struct svg *svg, int x, int y
 		return 0;
 	p->topo = a->topo;
 	p->svg = svg;
+	p->nlevels = 1;
 	fill_rows(p);
+	find_fabrics(p);
 	end = place_rows(p, x, y);
+	place_fabrics(p, x);
+	if (p->nlevels > 1)
+		end = place_rows(p, x, y);
 	for (uint32_t i = 0; i < a->topo->nnodes; i++)
 		if (!is_switch(a->topo, i))
 			draw_node(p, i);
-	if (a->topo->nnvswitches > 0)
-		draw_bar(p, x);
+	draw_fabrics(p);
 	draw_direct(p);
 	for (uint32_t i = 0; i < a->pairing.npairs; i++) {
 		const struct svg_box *gpu = &p->boxes[a->topo->gpus[a->pairing.pairs[i].gpu].node];
