@@ -9,7 +9,7 @@
 enum {
 	MOST_CYCLES = 8,
 	TRY_STEPS = 20000,
-	ALL_STEPS = 1000000,
+	ALL_STEPS = 2000000,
 	MAX_WIDTHS = 64,
 	MOST_PARTS = 4,
 	MAX_WAY = 2 * MRW_TOPO_DEPTH + 2
@@ -28,6 +28,7 @@ struct mixed {
 	const struct mrw_topo *topo;
 	uint32_t n, bound, steps, all_steps;
 	uint32_t cycles, mb_s; /* looked for */
+	bool turned; /* each ring begins elsewhere, else all at GPU 0 */
 	uint32_t capacity[NLINKS], left[NLINKS];
 	struct way ways[MRW_TOPO_GPUS][MRW_TOPO_GPUS];
 	uint8_t near[MRW_TOPO_GPUS][MRW_TOPO_GPUS]; /* row i: the others, the nearest first */
@@ -150,9 +151,9 @@ static void sort_neighbours(struct mixed *m)
 {
 	for (uint32_t i = 0; i < m->n; i++) {
 		uint32_t far[MRW_TOPO_GPUS];
-		/* Of those equally far the next in number first: rings that start in different places leave islands in different ones. */
+		/* Turned: of those equally far the next in number first, so that rings that begin elsewhere leave islands elsewhere. */
 		for (uint32_t k = 0; k < m->n; k++) {
-			uint32_t j = (i + 1 + k) % m->n, at = k, d = distance(m, i, j);
+			uint32_t j = m->turned ? (i + 1 + k) % m->n : k, at = k, d = distance(m, i, j);
 			for (; at > 0 && far[at - 1] > d; at--) {
 				far[at] = far[at - 1];
 				m->near[i][at] = m->near[i][at - 1];
@@ -369,7 +370,7 @@ static void start(struct mixed *m, uint32_t cycle)
 {
 	uint32_t first = 0, most = 0;
 
-	for (uint32_t g = 0; g < m->n; g++) {
+	for (uint32_t g = 0; g < m->n && m->turned; g++) {
 		uint32_t left = UINT32_MAX;
 		for (int32_t n = m->topo->gpus[g].node; n >= 0 && m->topo->nodes[n].kind != MRW_TOPO_CPU; n = m->topo->nodes[n].parent) {
 			uint32_t link = m->left[2 * link_owner(m->topo, (uint32_t)n) + 1];
@@ -494,16 +495,24 @@ void mrw_topo_mixed_rings(const struct mrw_topo *topo, struct mrw_topo_rings *ri
 	for (uint32_t a = 0; a < m->n; a++)
 		for (uint32_t b = 0; b < m->n; b++)
 			m->ways[a][b].exists = a != b && find_way(m, a, b, &m->ways[a][b]);
-	sort_neighbours(m);
 	m->bound = bound_of_islands(m, find_bound(m));
-	mb_s = nearest_ring(m, order);
-	if (mb_s < m->bound && improve(m, mb_s)) {
-		for (uint32_t c = 0; c < m->cycles; c++)
+	/* Neither order of search finds all that the other does. */
+	for (uint32_t search = 0; search < 2 && !rings->best; search++) {
+		m->turned = search == 0;
+		m->all_steps = 0;
+		sort_neighbours(m);
+		mb_s = nearest_ring(m, order);
+		uint32_t reached = mb_s > rings->mb_s ? mb_s : rings->mb_s;
+		bool improved = reached < m->bound && improve(m, reached);
+		if (!improved && mb_s <= rings->mb_s)
+			continue;
+		rings->nrings = rings->mb_s = 0;
+		for (uint32_t c = 0; improved && c < m->cycles; c++)
 			mrw_topo_add_ring(topo, rings, m->orders[c], m->mb_s);
-	} else if (mb_s > 0) {
-		mrw_topo_add_ring(topo, rings, order, mb_s);
+		if (!improved)
+			mrw_topo_add_ring(topo, rings, order, mb_s);
+		/* Widths are whole MB/s: a part of one is lost to each ring. */
+		rings->best = rings->nrings > 0 && rings->mb_s + rings->nrings > m->bound;
 	}
-	/* Widths are whole MB/s: a part of one is lost to each ring. */
-	rings->best = rings->nrings > 0 && rings->mb_s + rings->nrings > m->bound;
 	free(m);
 }
