@@ -92,6 +92,9 @@ struct marrow_comm {
 	bool fault_told;
 	bool aborted;
 	uint64_t last_watch_ns;
+	uint64_t report_ns;          /* when a peer's report of a fault was read, 0: none */
+	uint32_t reporter;
+	char report[MRW_ERROR_TEXT_BYTES];
 	char error[MRW_ERROR_TEXT_BYTES];
 	uint64_t gone[MRW_MAX_RANKS]; /* when its BYE was read (ns), 0: not yet; atomic */
 };

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #define MRW_SOCKETS_NS 100000000ull /* between two looks at the sockets */
+#define MRW_REPORT_NS 20000000ull  /* a report waits so long for what this rank's own kernels say: both may be of one mismatch */
 #define MRW_LEFT_NS 1000000000ull  /* a peer says BYE when its operations are done: what it sent is here by then */
 
 static uint64_t now_ns(void)
@@ -192,6 +193,16 @@ static void look_at_nic(struct marrow_comm *comm)
 	fail_once(comm, MARROW_SYSTEM_ERROR, text);
 }
 
+/* What our own kernels saw goes first; they are poisoned by then, unless the other's NIC is what is dead. over: no longer. */
+static void look_at_report(struct marrow_comm *comm, bool over)
+{
+	if (comm->report_ns == 0 || (!over && now_ns() - comm->report_ns < MRW_REPORT_NS))
+		return;
+	look_at_record(comm);
+	poison_page(comm, MRW_FAULT_REPORTED, comm->reporter, comm->rank);
+	fail_once(comm, MARROW_REMOTE_ERROR, comm->report);
+}
+
 static void look_at_sockets(struct marrow_comm *comm)
 {
 	struct mrw_boot_event event;
@@ -199,6 +210,7 @@ static void look_at_sockets(struct marrow_comm *comm)
 	while (mrw_boot_watch(comm->boot, &event)) {
 		if (event.rank >= comm->nranks)
 			continue;
+		look_at_report(comm, true); /* what comes later is its consequence */
 		switch (event.notice) {
 		case MRW_NOTICE_BYE:
 			__atomic_store_n(&comm->gone[event.rank], now_ns(), __ATOMIC_RELAXED);
@@ -214,10 +226,11 @@ static void look_at_sockets(struct marrow_comm *comm)
 			fail_once(comm, MARROW_REMOTE_ERROR, text);
 			break;
 		case MRW_NOTICE_FAULT:
-			mrw_text(text, sizeof text, "%s reported: %s", name_of(comm, event.rank), event.text);
-			look_at_record(comm); /* what our own kernels saw goes first */
-			poison_page(comm, MRW_FAULT_REPORTED, event.rank, comm->rank); /* its NIC may be what is dead: no poison came */
-			fail_once(comm, MARROW_REMOTE_ERROR, text);
+			if (comm->report_ns == 0) {
+				mrw_text(comm->report, sizeof comm->report, "%s reported: %s", name_of(comm, event.rank), event.text);
+				comm->reporter = event.rank;
+				__atomic_store_n(&comm->report_ns, now_ns(), __ATOMIC_RELAXED);
+			}
 			break;
 		case MRW_NOTICE_NONE:
 			break;
@@ -229,8 +242,9 @@ enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets)
 {
 	if (__atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE) == MARROW_SUCCESS) {
 		bool record = comm->page && __atomic_load_n(&comm->page->fault.state, __ATOMIC_ACQUIRE) != 0;
+		bool reported = __atomic_load_n(&comm->report_ns, __ATOMIC_RELAXED) != 0;
 		bool due = sockets && comm->boot && now_ns() - __atomic_load_n(&comm->last_watch_ns, __ATOMIC_RELAXED) > MRW_SOCKETS_NS;
-		if (!record && !due)
+		if (!record && !due && !reported)
 			return MARROW_SUCCESS;
 		pthread_mutex_lock(&comm->lock);
 		look_at_record(comm);
@@ -239,6 +253,7 @@ enum marrow_status mrw_comm_look(struct marrow_comm *comm, bool sockets)
 			look_at_sockets(comm);
 			look_at_nic(comm);
 		}
+		look_at_report(comm, false);
 		pthread_mutex_unlock(&comm->lock);
 	}
 	enum marrow_status status = __atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE);
