@@ -210,7 +210,8 @@ static void look_at_sockets(struct marrow_comm *comm)
 	while (mrw_boot_watch(comm->boot, &event)) {
 		if (event.rank >= comm->nranks)
 			continue;
-		look_at_report(comm, true); /* what comes later is its consequence */
+		if (event.notice != MRW_NOTICE_BYE)
+			look_at_report(comm, true); /* what comes later is its consequence */
 		switch (event.notice) {
 		case MRW_NOTICE_BYE:
 			__atomic_store_n(&comm->gone[event.rank], now_ns(), __ATOMIC_RELAXED);

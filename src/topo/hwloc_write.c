@@ -58,7 +58,7 @@ static void sets(struct writer *w, const uint32_t *cores, const uint32_t *numas)
 	set(w, "complete_nodeset", numas, WORDS);
 }
 
-/* Names have letters that XML takes as they are (build.h); architecture and vendor may have others. */
+/* Names have letters that XML takes as they are (build.h); architecture and vendor may have others, which UTF-8 need not take. */
 static void info(struct writer *w, uint32_t depth, const char *name, const char *value)
 {
 	if (value[0] == '\0')
@@ -69,7 +69,7 @@ static void info(struct writer *w, uint32_t depth, const char *name, const char 
 		if (*value == '&' || *value == '<' || *value == '"')
 			fputs(*value == '&' ? "&amp;" : *value == '<' ? "&lt;" : "&quot;", w->file);
 		else
-			fputc(*value, w->file);
+			fputc(*value >= ' ' && *value < 0x7f ? *value : '?', w->file);
 	fputs("\"/>\n", w->file);
 }
 
@@ -163,6 +163,22 @@ static void write_below(struct writer *w, uint32_t depth, int32_t parent, uint32
 	}
 }
 
+/* The CPU whose first core is the lowest of those that stand in left: hwloc wants packages in that order. Takes it out. */
+static uint32_t next_cpu(const struct writer *w, bool *left)
+{
+	for (uint32_t core = 0; core < MRW_TOPO_CORES; core++)
+		for (uint32_t i = 0; i < w->ncpus; i++)
+			if (left[i] && w->cores[i][core / 32] >> core % 32 & 1) {
+				left[i] = false;
+				return i;
+			}
+	uint32_t first = 0;
+	while (!left[first])
+		first++;
+	left[first] = false;
+	return first;
+}
+
 static void write_cpu(struct writer *w, uint32_t cpu)
 {
 	const uint32_t *cores = w->cores[cpu];
@@ -172,7 +188,8 @@ static void write_cpu(struct writer *w, uint32_t cpu)
 	fprintf(w->file, "    <object type=\"Package\" os_index=\"%u\" gp_index=\"%u\"", cpu, ++w->objects);
 	sets(w, cores, numas);
 	fputs(">\n", w->file);
-	info(w, 3, "CPUVendor", w->topo->cpus[cpu].vendor);
+	if (w->topo->ncpus > 0)
+		info(w, 3, "CPUVendor", w->topo->cpus[cpu].vendor);
 	fprintf(w->file, "      <object type=\"NUMANode\" os_index=\"%u\" gp_index=\"%u\" local_memory=\"0\"", numa, ++w->objects);
 	sets(w, cores, numas);
 	fputs("/>\n", w->file);
@@ -185,7 +202,8 @@ static void write_cpu(struct writer *w, uint32_t cpu)
 		sets(w, one, numas);
 		fputs("/>\n", w->file);
 	}
-	write_below(w, 3, (int32_t)w->topo->cpus[cpu].node, 0);
+	if (w->topo->ncpus > 0)
+		write_below(w, 3, (int32_t)w->topo->cpus[cpu].node, 0);
 	close_object(w, 2);
 }
 
@@ -194,11 +212,17 @@ bool mrw_topo_write_hwloc(const struct mrw_topo *topo, FILE *file)
 	static const char *const head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\n";
 	uint32_t cores[WORDS] = {0}, numas[WORDS] = {0};
 	struct writer w = {.topo = topo, .file = file};
+	bool left[MRW_TOPO_CPUS];
 
 	while (w.ncpus < topo->ncpus && topo->cpus[w.ncpus].host == topo->cpus[0].host)
 		w.ncpus++;
-	w.numbered = true;
-	for (uint32_t i = 0; i < w.ncpus; i++)
+	if (w.ncpus == 0) { /* hwloc has no machine without: one is made up, with a core */
+		w.ncpus = 1;
+		w.cores[0][0] = 1;
+	}
+	memset(left, 1, sizeof left);
+	w.numbered = topo->ncpus > 0;
+	for (uint32_t i = 0; i < w.ncpus && w.numbered; i++)
 		for (uint32_t j = 0; j <= i; j++)
 			if (topo->cpus[i].numa < 0 || topo->cpus[i].numa >= MRW_TOPO_CORES || (j < i && topo->cpus[j].numa == topo->cpus[i].numa))
 				w.numbered = false;
@@ -217,7 +241,7 @@ bool mrw_topo_write_hwloc(const struct mrw_topo *topo, FILE *file)
 	if (topo->ncpus > 0)
 		info(&w, 2, "Architecture", topo->cpus[0].arch);
 	for (uint32_t i = 0; i < w.ncpus; i++)
-		write_cpu(&w, i);
+		write_cpu(&w, next_cpu(&w, left));
 	write_below(&w, 2, -1, 0);
 	fputs("  </object>\n</topology>\n", file);
 	return fflush(file) == 0 && !ferror(file);

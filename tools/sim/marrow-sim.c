@@ -369,6 +369,10 @@ int main(int argc, char **argv)
 	report.checked = options.check;
 	report.counts = options.ncounts ? options.counts_text : NULL;
 	run_all(&report, &cluster, &options, &status);
+	if (report.count == 0 && status == 0) {
+		fputs("marrow-sim: no schedule carries that over these ranks: ask for one (--schedule), and it says why\n", stderr);
+		return 1;
+	}
 	if (options.form == TABLE)
 		sim_report_table(&report, stdout);
 	else if (options.form == CSV)
