@@ -57,7 +57,7 @@ LANE = "src/collectives/lane.h"
 LANES = "src/collectives/move_transfers.h"
 EXCHANGE = "src/exchange.c"
 
-NO_REPORT = ("src/watch.c", "poison_page(comm, MRW_FAULT_REPORTED, event.rank, comm->rank);", "(void)0;")
+NO_REPORT = ("src/watch.c", "poison_page(comm, MRW_FAULT_REPORTED, comm->reporter, comm->rank);", "(void)0;")
 
 MUTANTS = [
     # Order.
