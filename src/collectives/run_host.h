@@ -16,9 +16,9 @@ MRW_DEV void mrw_run_move(uint8_t *dst, const uint8_t *src)
 }
 
 /* Elements of less than a word each for itself: several put into a word together are no vector code. */
-#if defined(MRW_TYPE_i8) || defined(MRW_TYPE_u8) || defined(MRW_TYPE_f8e4m3) || defined(MRW_TYPE_f8e5m2)
+#if MRW_ELEM_BYTES == 1
 typedef uint8_t mrw_run_word;
-#elif defined(MRW_TYPE_f16) || defined(MRW_TYPE_bf16)
+#elif MRW_ELEM_BYTES == 2
 typedef uint16_t mrw_run_word;
 #else
 typedef uint32_t mrw_run_word;

@@ -146,9 +146,10 @@ static void write_below(struct writer *w, uint32_t depth, int32_t parent, uint32
 		if (node->parent != parent || node->kind == MRW_TOPO_CPU || node->kind == MRW_TOPO_NVSWITCH || !is_first(topo, i))
 			continue;
 		if (level == 0) {
-			indent(w, depth);
-			fprintf(w->file, "<object type=\"Bridge\" gp_index=\"%u\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"%04x:[00-ff]\">\n", w->objects + 1, w->objects + 1);
 			w->objects++;
+			indent(w, depth);
+			fprintf(w->file, "<object type=\"Bridge\" gp_index=\"%u\" bridge_type=\"0-1\" depth=\"0\" bridge_pci=\"%04x:[00-ff]\">\n",
+				w->objects, w->objects);
 		}
 		if (node->kind == MRW_TOPO_BRIDGE) {
 			open_pci(w, inner, i, "Bridge", "0604 [0000:0000]");

@@ -143,7 +143,8 @@ struct mrw_topo_error {
 bool mrw_topo_parse(struct mrw_topo *topo, const char *bytes, size_t nbytes, struct mrw_topo_error *error);
 bool mrw_topo_load(struct mrw_topo *topo, const char *path, struct mrw_topo_error *error);
 /* False on a write error. What is written is read back to an equal machine; NCCL's form has no place for ACS, MIG, P2P,
- * IOMMU groups, BAR sizes, UUIDs, notes, what no CPU is above, and names of NICs longer than 22 bytes; hwloc's none for those either, nor for links, NVSwitches, models, hosts but the first, ports' speeds, second ports and slices, a CPU without cores (one is made up) or without a NUMA
+ * IOMMU groups, BAR sizes, UUIDs, notes, what no CPU is above, and names of NICs longer than 22 bytes; hwloc's none for those either, nor for
+ * links, NVSwitches, models, hosts but the first, ports' speeds, second ports and slices, a CPU without cores (one is made up) or without a NUMA
  * number, a machine without CPUs (one is made up), bridges with nothing below, and names of GPUs and CPUs. */
 bool mrw_topo_write_text(const struct mrw_topo *topo, FILE *file);
 bool mrw_topo_write_nccl(const struct mrw_topo *topo, FILE *file);
