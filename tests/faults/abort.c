@@ -261,7 +261,7 @@ static void queued(struct world_rank *self)
 	if (ground_settle(&g) != 0)
 		world_fail(self, "the stream failed");
 	uint64_t took = now_ms() - __atomic_load_n(&shared.aborted_ms, __ATOMIC_ACQUIRE);
-	if (took > LEAVE_MS)
+	if (took > limit_ms(LEAVE_MS))
 		world_fail(self, "%d operations took %llu ms to drain", QUEUED, (unsigned long long)took);
 	check_left(self, &g, self->rank == 0 ? MARROW_ABORTED : MARROW_REMOTE_ERROR, LEARN_MS);
 	/* A replay leaves at once, too. Not before all have heard: who has not might take its greeting for another call. */
@@ -269,7 +269,7 @@ static void queued(struct world_rank *self)
 	uint64_t start = now_ms();
 	if (graph && (device_graph_launch(graph, g.stream) != 0 || ground_settle(&g) != 0))
 		world_fail(self, "replay after the abort: %s", device_error());
-	if (now_ms() - start > LEAVE_MS)
+	if (now_ms() - start > limit_ms(LEAVE_MS))
 		world_fail(self, "a replay after the abort took %llu ms", (unsigned long long)(now_ms() - start));
 	device_graph_destroy(graph);
 	destroy(self);

@@ -136,7 +136,7 @@ static void *be_rank(void *p)
 	uint64_t begin = now_ms();
 	me = self->rank;
 	config.target = MARROW_TARGET_HOST;
-	config.timeout_ms = sanitized ? 2 * TIMEOUT_MS : TIMEOUT_MS;
+	config.timeout_ms = patient() ? 2 * TIMEOUT_MS : TIMEOUT_MS;
 	config.algo = self->algo;
 	self->status = marrow_comm_init(&comm, t.nranks, &id, self->rank, &config);
 	self->took_ms = now_ms() - begin;
@@ -195,7 +195,7 @@ static void expect_fault(const struct rank ranks[MAX], const char *what, uint32_
 	for (uint32_t r = 0; r < t.nranks; r++) {
 		snprintf(name, sizeof name, "%s, rank %u of %u", what, r, t.nranks);
 		expect_status(name, ranks[r].status, r == reader ? status : MARROW_REMOTE_ERROR, ranks[r].text, both);
-		if (ranks[r].took_ms > limit_ms(TIMEOUT_MS + LEARN_MS) && !sanitized) {
+		if (ranks[r].took_ms > limit_ms(TIMEOUT_MS + LEARN_MS) && !patient()) {
 			fprintf(stderr, "%s: after %llu ms\n", name, (unsigned long long)ranks[r].took_ms);
 			expect_true("it learns in time", false);
 		}

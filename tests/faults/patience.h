@@ -7,13 +7,15 @@
 
 /* 1 in a build with AddressSanitizer or ThreadSanitizer. */
 extern const bool sanitized;
+/* Limits in time are no contracts here: a sanitized build, or MARROW_TEST_PATIENT=1 on a machine that others use too. */
+bool patient(void);
 
 /* Monotonic; the same clock in all processes. */
 uint64_t now_ms(void);
 void sleep_ms(uint64_t ms);
-/* What the contract says in a plain build; a sanitized one gets 5 s at least. */
+/* What the contract says; 5 s at least where one is patient. */
 uint64_t limit_ms(uint64_t contract_ms);
-/* Ends this process with a message after so many seconds from now, three times as many in a sanitized build; 0: never. Each forked
+/* Ends this process with a message after so many seconds from now, three times as many where one is patient; 0: never. Each forked
  * child needs its own. doing: what is under way, for the message; kept by reference until the next call. */
 void watchdog(unsigned seconds, const char *doing);
 

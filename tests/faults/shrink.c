@@ -222,7 +222,7 @@ static void disagree(struct world_rank *self)
 	if (!ground(self, &g))
 		return;
 	config.target = self->world->target;
-	config.timeout_ms = sanitized ? 1500 : 700;
+	config.timeout_ms = patient() ? 1500 : 700;
 	hosts_place(&place, self->rank, self->nranks, &config);
 	uint32_t mine = self->rank == 3 ? 1 : 2;
 	uint64_t start = now_ms();
