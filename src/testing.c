@@ -55,7 +55,7 @@ static enum marrow_status set_lanes(struct marrow_comm *comm, uint64_t first, ui
 	return status;
 }
 
-/* The last 2^30 operations would have left no packet flag that comes up again in the next 2^30: nor does this. */
+/* The last 2^30 operations would have left no flag of a packet or greeting that comes up again in the next 2^30: nor does this. */
 enum marrow_status mrw_comm_set_seq(struct marrow_comm *comm, uint32_t next, uint64_t round)
 {
 	const struct mrw_layout *l = &comm->args.layout;
@@ -65,6 +65,8 @@ enum marrow_status mrw_comm_set_seq(struct marrow_comm *comm, uint32_t next, uin
 	/* Packets of far slots, of near ones; counters. */
 	uint64_t packets[] = {l->staging_offset[0] - l->packets_offset[0], l->near_staging_offset[0] - l->near_packets_offset[0]};
 	uint64_t most = packets[0] > packets[1] ? packets[0] : packets[1], words = (uint64_t)l->channels * l->counters;
+	uint64_t greetings = l->proof_offset - l->heard_offset;
+	most = most > greetings ? most : greetings;
 	uint64_t *flags = malloc(most), *rounds = malloc(words * 8);
 	enum marrow_status status = MARROW_OUT_OF_MEMORY;
 	if (!flags || !rounds)
@@ -79,6 +81,7 @@ enum marrow_status mrw_comm_set_seq(struct marrow_comm *comm, uint32_t next, uin
 		rounds[i] = round;
 	MRW_TRY_GOTO(d->runtime->poke(d, comm->arena.base + l->packets_offset[0], flags, packets[0]));
 	MRW_TRY_GOTO(d->runtime->poke(d, comm->arena.base + l->near_packets_offset[0], flags, packets[1]));
+	MRW_TRY_GOTO(d->runtime->poke(d, comm->arena.base + l->heard_offset, flags, greetings));
 	MRW_TRY_GOTO(d->runtime->poke(d, control->channel, states, sizeof states));
 	MRW_TRY_GOTO(d->runtime->poke(d, mrw_round_at(l, comm->arena.base, 0, 0), rounds, words * 8));
 	status = set_lanes(comm, next, round);
