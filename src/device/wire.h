@@ -181,7 +181,8 @@ struct mrw_layout {
 /* Of an operation (packets and greetings; parity of seq), of a round. */
 enum mrw_posted_kind { MRW_POSTED_OPERATION, MRW_POSTED_ROUND, MRW_POSTED_KINDS };
 
-/* What the arena may cost: parts shrink as ranks and channels grow. */
+/* What the arena may cost: parts shrink as ranks and channels grow. In all at most MRW_ARENA_MOST: 32 MiB less the target's own pages. */
+#define MRW_ARENA_MOST (29ull << 20)
 #define MRW_PACKETS_BUDGET (4ull << 20)
 #define MRW_LINES_BUDGET (5ull << 20)
 #define MRW_STAGING_BUDGET (16ull << 20)
@@ -241,9 +242,19 @@ MRW_PURE uint64_t mrw_layout_slots(struct mrw_layout *l, uint64_t at, uint32_t s
 	return (at + 4095) / 4096 * 4096;
 }
 
-/* The lanes, from at on. share: the part of the budgets that they get. Returns where they end. */
-MRW_PURE uint64_t mrw_layout_lanes(struct mrw_layout *l, uint64_t at, uint64_t share)
+/* What the staging of lanes, in from at on and out, may take. Across hosts all that the arena has left: a chunk is on its way for microseconds, and
+ * what a pair has under way is how fast it goes. */
+MRW_PURE uint64_t mrw_layout_lane_staging(const struct mrw_layout *l, uint64_t at, bool outbox)
 {
+	uint64_t notes = (uint64_t)l->channels * 2 * l->slots * (MRW_FORMATS * 4 + MRW_POSTED_KINDS * 8) + 4 * 4096;
+	uint64_t used = l->packets_offset[0] + 2 * (at - l->packets_offset[0]) + notes;
+	return outbox && MRW_ARENA_MOST > used + MRW_LANE_STAGING_BUDGET ? MRW_ARENA_MOST - used : MRW_LANE_STAGING_BUDGET;
+}
+
+/* The lanes, from at on. outbox: the budgets are for in and out together. Returns where they end. */
+MRW_PURE uint64_t mrw_layout_lanes(struct mrw_layout *l, uint64_t at, bool outbox)
+{
+	uint64_t share = outbox ? 2 : 1;
 	l->lanes_offset = at;
 	/* A team for every lane each way, if channels allow. */
 	uint32_t lanes = l->channels / (2 * l->lane_slots);
@@ -252,11 +263,12 @@ MRW_PURE uint64_t mrw_layout_lanes(struct mrw_layout *l, uint64_t at, uint64_t s
 	l->lanes = 1u << l->lane_shift;
 	uint64_t writers = (uint64_t)l->lanes * l->lane_slots;
 	uint64_t units = MRW_LANE_PACKETS_BUDGET / share / (writers * 2 * sizeof(struct mrw_packet));
-	uint64_t chunk = MRW_LANE_STAGING_BUDGET / share / (writers * MRW_LANE_SLOTS);
 	l->lane_units = units > MRW_MAX_LANE_UNITS ? MRW_MAX_LANE_UNITS : (uint32_t)units / 32 * 32;
-	l->lane_chunk_bytes = chunk > MRW_MAX_CHUNK_BYTES ? MRW_MAX_CHUNK_BYTES : (uint32_t)chunk / 4096 * 4096;
 	l->lane_packets_offset = at + MRW_WAYS * writers * sizeof(struct mrw_lane);
 	l->lane_staging_offset = (l->lane_packets_offset + writers * 2 * l->lane_units * sizeof(struct mrw_packet) + 4095) / 4096 * 4096;
+	uint64_t chunk = mrw_layout_lane_staging(l, l->lane_staging_offset, outbox) / share / (writers * MRW_LANE_SLOTS);
+	uint64_t most = MRW_MAX_CHUNK_BYTES * share;
+	l->lane_chunk_bytes = (uint32_t)((chunk > most ? most : chunk) / 4096 * 4096);
 	return l->lane_staging_offset + writers * MRW_LANE_SLOTS * l->lane_chunk_bytes;
 }
 
@@ -294,7 +306,7 @@ MRW_PURE struct mrw_layout mrw_layout_of(const struct mrw_spread *s, uint64_t pa
 	uint64_t at = mrw_layout_control(&l);
 	at = mrw_layout_slots(&l, at, l.near_slots, l.cells, l.near_packets_offset, l.near_staging_offset);
 	at = mrw_layout_slots(&l, at, l.slots - l.near_slots, 1, l.packets_offset, l.staging_offset);
-	at = mrw_layout_lanes(&l, at, s->outbox ? 2 : 1);
+	at = mrw_layout_lanes(&l, at, s->outbox);
 	at = (at + 4095) / 4096 * 4096;
 	if (s->outbox) {
 		l.outbox = at - l.packets_offset[0];
