@@ -7,7 +7,7 @@
 
 #define MRW_VEC_ELEMS (MRW_VEC_BYTES / MRW_ELEM_BYTES)
 /* Vectors a thread adds at once: 16 accumulators. */
-#define MRW_REDUCE_BATCH (MRW_VEC_ELEMS >= 16 ? 1u : 16u / MRW_VEC_ELEMS > 4 ? 4u : 16u / MRW_VEC_ELEMS)
+#define MRW_REDUCE_BATCH (!MRW_ON_CUDA ? 1u : MRW_VEC_ELEMS >= 16 ? 1u : 16u / MRW_VEC_ELEMS > 4 ? 4u : 16u / MRW_VEC_ELEMS)
 
 MRW_DEV void mrw_acc_add(const uint32_t reduction, mrw_acc *acc, const uint32_t *w, bool first)
 {
@@ -70,16 +70,7 @@ MRW_DEV uint32_t mrw_sum_pair(const uint32_t reduction, uint32_t at, uint32_t st
 MRW_DEV_CALL uint32_t mrw_sum_pair_any(uint32_t reduction, uint32_t at, uint32_t step, const uint8_t *p0, const uint8_t *p1, uint8_t *out,
 				       uint8_t *slot, uint32_t bytes, bool average)
 {
-	switch (reduction) {
-	case MRW_RED_SUM:
-		return mrw_sum_pair(MRW_RED_SUM, at, step, p0, p1, out, slot, bytes, average);
-	case MRW_RED_PROD:
-		return mrw_sum_pair(MRW_RED_PROD, at, step, p0, p1, out, slot, bytes, average);
-	case MRW_RED_MAX:
-		return mrw_sum_pair(MRW_RED_MAX, at, step, p0, p1, out, slot, bytes, average);
-	default:
-		return mrw_sum_pair(MRW_RED_MIN, at, step, p0, p1, out, slot, bytes, average);
-	}
+	return MRW_BY_REDUCTION(reduction, mrw_sum_pair, at, step, p0, p1, out, slot, bytes, average);
 }
 
 #if MRW_ON_CUDA
@@ -156,19 +147,7 @@ MRW_DEV void mrw_sum_chunk(const uint32_t reduction, const struct mrw_args *a, c
 /* From byte at on; the operation is a switch outside the loop. */
 MRW_DEV void mrw_sum_switch(uint32_t at, uint32_t step, const struct mrw_args *a, const struct mrw_sum s)
 {
-	switch (a->reduction) {
-	case MRW_RED_SUM:
-		mrw_sum_chunk(MRW_RED_SUM, a, s, at, step);
-		break;
-	case MRW_RED_PROD:
-		mrw_sum_chunk(MRW_RED_PROD, a, s, at, step);
-		break;
-	case MRW_RED_MAX:
-		mrw_sum_chunk(MRW_RED_MAX, a, s, at, step);
-		break;
-	default:
-		mrw_sum_chunk(MRW_RED_MIN, a, s, at, step);
-	}
+	MRW_BY_REDUCTION(a->reduction, mrw_sum_chunk, a, s, at, step);
 }
 
 MRW_DEV_CALL void mrw_sum_any(uint32_t at, uint32_t step, const struct mrw_args *a, const struct mrw_sum *s)

@@ -173,17 +173,7 @@ MRW_DEV uint32_t mrw_lines_reduce_from(const uint32_t reduction, const bool plai
 MRW_DEV uint32_t mrw_lines_reduce_plain(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq,
 					const struct mrw_line_walk *w, uint32_t first)
 {
-	const uint32_t batch = MRW_LINE_BATCH;
-	switch (a->reduction) {
-	case MRW_RED_SUM:
-		return mrw_lines_reduce_from(MRW_RED_SUM, true, batch, team, channel, a, seq, w, first);
-	case MRW_RED_PROD:
-		return mrw_lines_reduce_from(MRW_RED_PROD, true, batch, team, channel, a, seq, w, first);
-	case MRW_RED_MAX:
-		return mrw_lines_reduce_from(MRW_RED_MAX, true, batch, team, channel, a, seq, w, first);
-	default:
-		return mrw_lines_reduce_from(MRW_RED_MIN, true, batch, team, channel, a, seq, w, first);
-	}
+	return MRW_BY_REDUCTION(a->reduction, mrw_lines_reduce_from, true, MRW_LINE_BATCH, team, channel, a, seq, w, first);
 }
 
 /* Buffers that are not plain, and lines that are late: a call, for the plain path has none and keeps its registers. */

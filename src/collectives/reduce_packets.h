@@ -164,16 +164,7 @@ MRW_DEV bool mrw_units_own_any(uint32_t size, uint32_t channel, const struct mrw
 {
 	if (!mrw_owns(a, a->rank))
 		return true;
-	switch (a->reduction) {
-	case MRW_RED_SUM:
-		return mrw_units_own(MRW_RED_SUM, size, channel, a, seq, u, from);
-	case MRW_RED_PROD:
-		return mrw_units_own(MRW_RED_PROD, size, channel, a, seq, u, from);
-	case MRW_RED_MAX:
-		return mrw_units_own(MRW_RED_MAX, size, channel, a, seq, u, from);
-	default:
-		return mrw_units_own(MRW_RED_MIN, size, channel, a, seq, u, from);
-	}
+	return MRW_BY_REDUCTION(a->reduction, mrw_units_own, size, channel, a, seq, u, from);
 }
 
 /* Everything after the sending, from this thread's unit from on. */

@@ -86,26 +86,15 @@ MRW_DEV void mrw_reduce_quick_as(const struct mrw_quick k, const struct mrw_team
 	mrw_op_end_among(k.nranks, team, channel, a, &op, ok);
 }
 
+MRW_DEV void mrw_reduce_quick_by(const uint32_t reduction, const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
+{
+	struct mrw_quick k = {reduction, a->nranks, a->average != 0};
+	mrw_reduce_quick_as(k, team, channel, a);
+}
+
 MRW_DEV void mrw_reduce_quick(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a)
 {
-	struct mrw_quick k = {a->reduction, a->nranks, a->average != 0};
-	switch (k.reduction) {
-	case MRW_RED_SUM:
-		k.reduction = MRW_RED_SUM;
-		mrw_reduce_quick_as(k, team, channel, a);
-		break;
-	case MRW_RED_PROD:
-		k.reduction = MRW_RED_PROD;
-		mrw_reduce_quick_as(k, team, channel, a);
-		break;
-	case MRW_RED_MAX:
-		k.reduction = MRW_RED_MAX;
-		mrw_reduce_quick_as(k, team, channel, a);
-		break;
-	default:
-		k.reduction = MRW_RED_MIN;
-		mrw_reduce_quick_as(k, team, channel, a);
-	}
+	MRW_BY_REDUCTION(a->reduction, mrw_reduce_quick_by, team, channel, a);
 }
 
 /* The commonest: a sum of two ranks. */

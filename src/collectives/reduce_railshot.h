@@ -122,20 +122,9 @@ MRW_DEV bool mrw_railshot_add_all(const uint32_t reduction, const struct mrw_tea
 MRW_DEV_CALL bool mrw_railshot_add(bool all, const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq,
 				   uint32_t first)
 {
-	switch (a->reduction) {
-	case MRW_RED_SUM:
-		return all ? mrw_railshot_add_all(MRW_RED_SUM, team, channel, a, seq, first)
-			   : mrw_railshot_add_host(MRW_RED_SUM, team, channel, a, seq, first);
-	case MRW_RED_PROD:
-		return all ? mrw_railshot_add_all(MRW_RED_PROD, team, channel, a, seq, first)
-			   : mrw_railshot_add_host(MRW_RED_PROD, team, channel, a, seq, first);
-	case MRW_RED_MAX:
-		return all ? mrw_railshot_add_all(MRW_RED_MAX, team, channel, a, seq, first)
-			   : mrw_railshot_add_host(MRW_RED_MAX, team, channel, a, seq, first);
-	default:
-		return all ? mrw_railshot_add_all(MRW_RED_MIN, team, channel, a, seq, first)
-			   : mrw_railshot_add_host(MRW_RED_MIN, team, channel, a, seq, first);
-	}
+	if (all)
+		return MRW_BY_REDUCTION(a->reduction, mrw_railshot_add_all, team, channel, a, seq, first);
+	return MRW_BY_REDUCTION(a->reduction, mrw_railshot_add_host, team, channel, a, seq, first);
 }
 
 /* The outbox, to those it is for: by thread index of size, behind a sync. */

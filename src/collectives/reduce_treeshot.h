@@ -54,26 +54,19 @@ MRW_DEV bool mrw_treeshot_add(const uint32_t reduction, const struct mrw_team *t
 	return true;
 }
 
-/* The same, posted; the operation is a switch outside the loop. ok: of this thread; every thread comes here. */
+MRW_DEV bool mrw_treeshot_add_any(const struct mrw_team *team, uint32_t which, uint32_t channel, const struct mrw_args *a, uint32_t seq, uint32_t to,
+				  bool root, bool takes)
+{
+	return MRW_BY_REDUCTION(a->reduction, mrw_treeshot_add, team, which, channel, a, seq, to, root, takes);
+}
+
+/* The same, posted. ok: of this thread; every thread comes here. */
 MRW_DEV_CALL bool mrw_treeshot_rise(const struct mrw_team *team, uint32_t which, uint32_t channel, const struct mrw_args *a, uint32_t seq,
 				    struct mrw_tree_flow flow, bool ok)
 {
 	bool root = a->far->tree[which].level == 0, takes = root && flow.takes;
 	uint32_t to = root ? flow.to : 1u << MRW_TREE_PARENT;
-	if (ok)
-		switch (a->reduction) {
-		case MRW_RED_SUM:
-			ok = mrw_treeshot_add(MRW_RED_SUM, team, which, channel, a, seq, to, root, takes);
-			break;
-		case MRW_RED_PROD:
-			ok = mrw_treeshot_add(MRW_RED_PROD, team, which, channel, a, seq, to, root, takes);
-			break;
-		case MRW_RED_MAX:
-			ok = mrw_treeshot_add(MRW_RED_MAX, team, which, channel, a, seq, to, root, takes);
-			break;
-		default:
-			ok = mrw_treeshot_add(MRW_RED_MIN, team, which, channel, a, seq, to, root, takes);
-		}
+	ok = ok && mrw_treeshot_add_any(team, which, channel, a, seq, to, root, takes);
 	if (mrw_team_any(team, !ok)) /* the outbox is full */
 		return false;
 	return mrw_twigs_post(team, which, channel, a, seq, to, mrw_twigs_of(a, which, channel).count);

@@ -54,6 +54,18 @@ enum mrw_algo {
 /* Reductions as kernels know them. */
 enum mrw_reduction { MRW_RED_SUM, MRW_RED_PROD, MRW_RED_MAX, MRW_RED_MIN };
 
+/* f(reduction, ...): on GPUs a copy of f for each operation, a constant in it; on the host one copy, whose elements ask for it. What is hot there
+ * has copies of its own (run_host.h). */
+#if MRW_ON_CUDA
+#define MRW_BY_REDUCTION(reduction, f, ...) \
+	((reduction) == MRW_RED_SUM    ? f(MRW_RED_SUM, __VA_ARGS__) \
+	 : (reduction) == MRW_RED_PROD ? f(MRW_RED_PROD, __VA_ARGS__) \
+	 : (reduction) == MRW_RED_MAX  ? f(MRW_RED_MAX, __VA_ARGS__) \
+				       : f(MRW_RED_MIN, __VA_ARGS__))
+#else
+#define MRW_BY_REDUCTION(reduction, f, ...) f(reduction, __VA_ARGS__)
+#endif
+
 struct mrw_far;
 
 /* What every small call reads stands together: a kernel fetches its arguments by lines, each one a miss. */
