@@ -4,25 +4,17 @@
 
 #include <string.h>
 
-/* NCCL 2.29 and later. */
+/* What ncclCommProperties_t begins with since NCCL 2.29. */
 struct properties {
 	size_t size;
 	unsigned int magic, version;
 	int rank, nranks, cuda_device, nvml_device;
-	bool device_api, multimem;
-	uint8_t gin_type;
-	int lsa_teams;
-	bool host_rma;
-	uint8_t railed_gin_type;
 };
-_Static_assert(sizeof(struct properties) == 48 && offsetof(struct properties, gin_type) == 34 && offsetof(struct properties, lsa_teams) == 36 &&
-		       offsetof(struct properties, railed_gin_type) == 41,
-	       "layout of NCCL's communicator properties");
+_Static_assert(sizeof(struct properties) == 32, "layout of NCCL's communicator properties");
 
-enum { PROPERTIES_LEAST = 40 };
 static const unsigned int api_magic = 0xcafebeef;
 
-/* Everything beyond rank, size and device is NCCL's device side, which is not there. */
+/* The rest is NCCL's device side and one-sided operations, laid out by version: all zero, as they are not there. */
 EXPORT(CommQueryProperties, (ncclComm_t comm, void *props))
 {
 	struct properties p;
@@ -31,15 +23,15 @@ EXPORT(CommQueryProperties, (ncclComm_t comm, void *props))
 		return result;
 	if (props)
 		memcpy(&p, props, offsetof(struct properties, rank));
-	if (!props || p.magic != api_magic || p.size < PROPERTIES_LEAST) {
+	if (!props || p.magic != api_magic || p.size < sizeof p) {
 		result = nccl_fail(ncclInvalidArgument, "ncclCommQueryProperties: props does not start with NCCL_COMM_PROPERTIES_INITIALIZER");
 	} else {
-		size_t size = p.size;
-		struct properties answer = {.size = p.size, .magic = p.magic, .version = p.version, .rank = comm->rank, .nranks = comm->nranks,
-					    .cuda_device = comm->device, .nvml_device = -1, .lsa_teams = 0};
-		if (size > sizeof answer)
-			memset((char *)props + sizeof answer, 0, size - sizeof answer);
-		memcpy(props, &answer, size < sizeof answer ? size : sizeof answer);
+		p.rank = comm->rank;
+		p.nranks = comm->nranks;
+		p.cuda_device = comm->device;
+		p.nvml_device = -1;
+		memcpy(props, &p, sizeof p);
+		memset((char *)props + sizeof p, 0, p.size - sizeof p);
 	}
 	nccl_handle_leave(comm);
 	return result;

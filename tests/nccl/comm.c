@@ -242,6 +242,34 @@ static void refused(void)
 	SAYS("ncclDevCommCreate");
 }
 
+/* NCCL's ncclCommProperties_t of 2.29 and 2.30: 40 and 56 bytes. JAX takes a byte that is not zero for one-sided operations. */
+static void properties(struct rank *self)
+{
+	ncclResult_t ncclCommQueryProperties(ncclComm_t, void *);
+	for (size_t size = 32; size <= 96; size += 8) {
+		struct {
+			size_t size;
+			unsigned int magic, version;
+			int rank, nranks, device, nvml;
+			unsigned char rest[72];
+		} p;
+		memset(&p, 0xa5, sizeof p);
+		EXPECT(ncclInvalidArgument, ncclCommQueryProperties(self->comm, &p));
+		p.size = size;
+		p.magic = 0xcafebeef;
+		p.version = 23007;
+		OK(ncclCommQueryProperties(self->comm, &p));
+		CHECK(p.size == size && p.magic == 0xcafebeef && p.version == 23007 && p.rank == self->rank && p.nranks == self->nranks && p.nvml == -1,
+		      "size %zu, rank %d of %d", p.size, p.rank, p.nranks);
+		for (size_t i = 0; i < sizeof p.rest; i++)
+			CHECK(p.rest[i] == (32 + i < size ? 0 : 0xa5), "byte %zu of %zu is 0x%x", 32 + i, size, p.rest[i]);
+		p.size = 24;
+		EXPECT(ncclInvalidArgument, ncclCommQueryProperties(self->comm, &p));
+	}
+	EXPECT(ncclInvalidArgument, ncclCommQueryProperties(self->comm, NULL));
+	SAYS("INITIALIZER");
+}
+
 static void two_ids(struct rank *self, ncclUniqueId id)
 {
 	ncclUniqueId ids[2] = {id, *(ncclUniqueId *)self->arg};
@@ -394,6 +422,7 @@ int main(void)
 	ranks_run(2, aborted, NULL);
 	ranks_run(2, mismatched, NULL);
 	ranks_run(2, revoked, NULL);
+	ranks_run(2, properties, NULL);
 	OK(ncclGetUniqueId(&second));
 	ranks_run_bare(3, two_ids, &second);
 	return ranks_verdict();
