@@ -380,7 +380,8 @@ static enum marrow_status send_rest(struct marrow_comm *comm)
 {
 	char text[MRW_ERROR_TEXT_BYTES];
 	bool well = __atomic_load_n(&comm->async_status, __ATOMIC_ACQUIRE) == MARROW_SUCCESS;
-	enum marrow_status status = mrw_network_drain(comm->network, well ? MRW_NIC_DRAIN_MS : MRW_NIC_FAREWELL_MS, text, sizeof text);
+	enum marrow_status status = mrw_network_drain(comm->network, well ? MRW_NIC_DRAIN_MS : MRW_NIC_FAREWELL_MS, well ? NULL : comm->boot, text,
+						      sizeof text);
 	if (!well || status == MARROW_SUCCESS)
 		return MARROW_SUCCESS;
 	if (status == MARROW_TIMEOUT) {

@@ -165,16 +165,27 @@ void mrw_boot_tell(struct mrw_boot *boot, enum mrw_boot_notice notice, const cha
 	pthread_mutex_unlock(&boot->lock);
 }
 
-bool mrw_boot_is_gone(struct mrw_boot *boot, uint32_t rank)
+/* Bits of the notices heard of rank by now. */
+static uint8_t look_for(struct mrw_boot *boot, uint32_t rank)
 {
-	bool gone;
+	uint8_t heard;
 
 	pthread_mutex_lock(&boot->lock);
 	if (!boot->exchanging && boot->nlinks)
 		mrw_boot_pump(boot, -1, 0);
-	gone = has_heard(boot, MRW_NOTICE_BYE, rank) || has_heard(boot, MRW_NOTICE_DEAD, rank);
+	heard = boot->heard[rank];
 	pthread_mutex_unlock(&boot->lock);
-	return gone;
+	return heard;
+}
+
+bool mrw_boot_is_gone(struct mrw_boot *boot, uint32_t rank)
+{
+	return look_for(boot, rank) & (1 << MRW_NOTICE_BYE | 1 << MRW_NOTICE_DEAD);
+}
+
+bool mrw_boot_has_spoken(struct mrw_boot *boot, uint32_t rank)
+{
+	return look_for(boot, rank) != 0;
 }
 
 bool mrw_boot_watch(struct mrw_boot *boot, struct mrw_boot_event *event)

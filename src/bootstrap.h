@@ -45,6 +45,8 @@ void mrw_boot_drop_id(const struct marrow_unique_id *id);
 enum marrow_status mrw_boot_make_again_id(struct mrw_boot *boot, uint64_t without, struct marrow_unique_id *id);
 /* Is rank known to have left or died? Looks at the sockets. */
 bool mrw_boot_is_gone(struct mrw_boot *boot, uint32_t rank);
+/* That, or has it said that it aborted or failed? Then it needs no telling. */
+bool mrw_boot_has_spoken(struct mrw_boot *boot, uint32_t rank);
 
 /* Joins. The error names the rank(s) and address(es) missing at the timeout, a duplicate rank, different n, version or
  * a foreign or truncated id. On failure *boot is NULL, and all ranks that have come so far fail with the root's text; the shortest

@@ -277,6 +277,16 @@ static void *tell_fault(void *argument)
 	return NULL;
 }
 
+/* How many of the others have said something, and are there all the same. */
+static uint32_t speakers(const struct part *part, struct mrw_boot *boot)
+{
+	uint32_t count = 0;
+
+	for (uint32_t r = 0; r < part->nranks; r++)
+		count += r != part->rank && mrw_boot_has_spoken(boot, r) && !mrw_boot_is_gone(boot, r);
+	return count;
+}
+
 static enum marrow_status act_fault(struct part *part, struct mrw_boot *boot)
 {
 	struct teller teller = {boot, part->rank};
@@ -286,6 +296,9 @@ static enum marrow_status act_fault(struct part *part, struct mrw_boot *boot)
 	pthread_t thread;
 	char text[MRW_ERROR_TEXT_BYTES];
 
+	if (speakers(part, boot) > 0)
+		return mrw_fail(MARROW_INTERNAL_ERROR, "rank %u: spoken before the time", part->rank);
+	meet_at_stage(part, (int)part->nranks);
 	if (pthread_create(&thread, NULL, tell_fault, &teller))
 		return mrw_fail(MARROW_SYSTEM_ERROR, "pthread_create");
 	while (heard < part->nranks - 1 && mrw_boot_now_ms() < deadline) {
@@ -297,9 +310,9 @@ static enum marrow_status act_fault(struct part *part, struct mrw_boot *boot)
 		sleep_ms(1);
 	}
 	pthread_join(thread, NULL);
-	if (heard != part->nranks - 1)
-		return mrw_fail(MARROW_INTERNAL_ERROR, "rank %u heard %u faults", part->rank, heard);
-	meet_at_stage(part, (int)part->nranks);
+	if (heard != part->nranks - 1 || speakers(part, boot) != heard)
+		return mrw_fail(MARROW_INTERNAL_ERROR, "rank %u heard %u faults of %u", part->rank, heard, speakers(part, boot));
+	meet_at_stage(part, 2 * (int)part->nranks);
 	return mrw_boot_barrier(boot);
 }
 
