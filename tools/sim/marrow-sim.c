@@ -99,11 +99,10 @@ static bool whole(const char *text, uint64_t least, uint64_t most, uint32_t *val
 	return true;
 }
 
-/* The words of a list, one after the other. */
+/* The words of a list, one after the other; none is empty. */
 static bool read_list(struct options *o, const char *what, char *list)
 {
-	char *rest = NULL;
-	for (char *word = strtok_r(list, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+	for (char *word = strsep(&list, ","); word; word = strsep(&list, ",")) {
 		if (strcmp(what, "--collective") == 0) {
 			if (o->nfuncs == MOST || (o->funcs[o->nfuncs++] = sim_func_find(word)) == MRW_FUNC_END)
 				return false;
