@@ -417,7 +417,7 @@ static int mute(void)
 static void squeeze_body(struct crew_member *self)
 {
 	const struct squeeze *s = self->arg;
-	struct marrow_config config = config_of(patient() ? 3000 : 1500, NULL, NULL);
+	struct marrow_config config = config_of(sanitized ? 3000 : patient() ? 2000 : 1500, NULL, NULL);
 	__rlimit_resource_t resource = s->of == SHORT_OF_FDS ? RLIMIT_NOFILE : s->of == SHORT_OF_MEMORY ? RLIMIT_AS : RLIMIT_FSIZE;
 	struct rlimit saved;
 	struct census before = census_take();

@@ -136,7 +136,7 @@ static void *be_rank(void *p)
 	uint64_t begin = now_ms();
 	me = self->rank;
 	config.target = MARROW_TARGET_HOST;
-	config.timeout_ms = patient() ? 2 * TIMEOUT_MS : TIMEOUT_MS;
+	config.timeout_ms = sanitized ? 2 * TIMEOUT_MS : patient() ? TIMEOUT_MS * 3 / 2 : TIMEOUT_MS;
 	config.algo = self->algo;
 	self->status = marrow_comm_init(&comm, t.nranks, &id, self->rank, &config);
 	self->took_ms = now_ms() - begin;
