@@ -71,7 +71,7 @@ struct mrw_reach mrw_weigh(uint32_t nranks, const uint32_t *host, int32_t forced
 		return reach;
 	w->weighed = true;
 	for (uint32_t k = 0; k < MRW_PEERS_COUNT; k++) {
-		struct mrw_reach other = mrw_reach_of(nranks, host, asks[k]);
+		struct mrw_reach other = mrw_reach_of(nranks, host, (int32_t)asks[k]);
 		w->has[k] = mrw_peers_of(&other) == k;
 		if (w->has[k])
 			predict(&other, m, w->ns[k]);
@@ -80,7 +80,7 @@ struct mrw_reach mrw_weigh(uint32_t nranks, const uint32_t *host, int32_t forced
 	if (nranks <= MRW_MAX_WHOLE || m->target != MARROW_TARGET_HOST || w->worst[w->rule] <= MRW_WEIGH_CLEAR * w->worst[w->best])
 		return reach;
 	w->taken = w->best;
-	reach = mrw_reach_of(nranks, host, asks[w->best]);
+	reach = mrw_reach_of(nranks, host, (int32_t)asks[w->best]);
 	reach.reason = "clearly the quickest by the cost model";
 	return reach;
 }
