@@ -110,10 +110,20 @@ struct mrw_layout mrw_reach_layout(const struct mrw_reach *reach, uint32_t chann
 	return mrw_layout_rails(reach->hosts, reach->per_host, channels, staging_budget);
 }
 
+/* Along rails near slots have a cell for each host and leave little for a channel; what goes to other hosts should not be as many short messages.
+ * Below RAIL_CHANNELS blocks push too little into NVLink for that. */
+enum { RAIL_CHUNK_BYTES = 2048, RAIL_CHANNELS = 16 };
+
+static bool is_too_fine(const struct mrw_reach *reach, uint32_t channels, const struct mrw_layout *l)
+{
+	bool short_messages = reach->rails && channels > RAIL_CHANNELS && l->chunk_bytes < RAIL_CHUNK_BYTES;
+	return l->units < 32 || l->units < 4 * l->cells || l->chunk_bytes < 512 || short_messages;
+}
+
 struct mrw_layout mrw_reach_fit(const struct mrw_reach *reach, uint32_t *channels, uint64_t staging_budget)
 {
 	struct mrw_layout l = mrw_reach_layout(reach, *channels, staging_budget);
-	while (*channels > 1 && (l.units < 32 || l.units < 4 * l.cells || l.chunk_bytes < 512)) {
+	while (*channels > 1 && is_too_fine(reach, *channels, &l)) {
 		*channels /= 2;
 		l = mrw_reach_layout(reach, *channels, staging_budget);
 	}

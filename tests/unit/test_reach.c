@@ -171,6 +171,28 @@ static void numbers_follow_ranks(void **state)
 	assert_false(mrw_reach_is_peer(&reach, 0, 0));
 }
 
+/* Channels are given up for chunks that are worth a message, but not below what pushes into NVLink; elsewhere for what an arena must hold. */
+static void channels_fit_the_arena(void **state)
+{
+	static const struct {
+		uint32_t hosts, per_host, channels;
+	} rows[] = {{2, 8, 64}, {4, 8, 32}, {8, 8, 16}, {4, 16, 16}, {32, 2, 16}};
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		uint32_t host[MRW_MAX_RANKS], channels = MRW_MAX_CHANNELS;
+		place(host, rows[i].hosts, rows[i].per_host, 0);
+		struct mrw_reach reach = mrw_reach_of(rows[i].hosts * rows[i].per_host, host, MRW_ALGO_RAIL);
+		struct mrw_layout l = mrw_reach_fit(&reach, &channels, MRW_STAGING_BUDGET);
+		assert_int_equal(reach.rails, 1);
+		assert_int_equal(channels, rows[i].channels);
+		assert_int_equal(l.channels, channels);
+		assert_true(channels == 16 || l.chunk_bytes >= 2048);
+		channels = 8; /* as many as asked for */
+		l = mrw_reach_fit(&reach, &channels, MRW_STAGING_BUDGET);
+		assert_int_equal(channels, 8);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -179,6 +201,7 @@ int main(void)
 		cmocka_unit_test(rings_join_neighbours),
 		cmocka_unit_test(trees_join_parents_children_and_neighbours),
 		cmocka_unit_test(numbers_follow_ranks),
+		cmocka_unit_test(channels_fit_the_arena),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,7 +88,7 @@ static void lay_out(const struct sim_cluster *c, const struct sim_call *call, st
 {
 	uint64_t budget = c->cuda ? MRW_STAGING_BUDGET : MRW_HOST_STAGING_BUDGET;
 	*cap = call->channels ? call->channels : (uint32_t)c->channels;
-	sim.args.layout = mrw_reach_layout(&sim.reach, *cap, budget);
+	sim.args.layout = call->channels ? mrw_reach_layout(&sim.reach, *cap, budget) : mrw_reach_fit(&sim.reach, cap, budget);
 	while (*cap > 1 && !is_fine(&sim.args.layout, SMALLEST_CHUNK, 0))
 		sim.args.layout = mrw_reach_layout(&sim.reach, *cap /= 2, budget);
 	if (sim.reach.nranks > LIBRARY_RANKS)
