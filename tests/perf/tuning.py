@@ -3,6 +3,7 @@
 different ones, or different algorithms, are told who and what. Arguments: all_reduce_perf, broadcast_perf. Host target."""
 import os
 import pathlib
+import random
 import re
 import socket
 import subprocess
@@ -24,11 +25,21 @@ def run(program, *args, **env):
     return process.communicate(timeout=50)[0], process.returncode
 
 
+def free_port():
+    """Not one of those that the system gives to others' sockets."""
+    for port in random.sample(range(12000, 20000), 100):
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
+    raise RuntimeError("no free port")
+
+
 def ranks(envs):
     """A process for each; what they said and their exit statuses."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        root = f"127.0.0.1:{s.getsockname()[1]}"
+    root = f"127.0.0.1:{free_port()}"
     n = str(len(envs))
     started = [start(ALL_REDUCE, "-c", "0", MARROW_RANK=str(r), MARROW_NRANKS=n, MARROW_ROOT=root, **env) for r, env in enumerate(envs)]
     return [(p.communicate(timeout=50)[0], p.returncode) for p in started]

@@ -268,16 +268,23 @@ static inline void abandon_id(void)
 	mrw_boot_close(boot);
 }
 
-/* A port that is free now. */
+/* A port that is free now, and not one of those that the system gives to others' sockets. */
 static inline uint16_t free_port(void)
 {
+	static unsigned port_seed;
 	struct sockaddr_in v4 = {.sin_family = AF_INET};
-	socklen_t bytes = sizeof v4;
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool taken = true;
 
-	bind(fd, (struct sockaddr *)&v4, sizeof v4);
-	getsockname(fd, (struct sockaddr *)&v4, &bytes);
-	close(fd);
+	if (!port_seed)
+		port_seed = (unsigned)getpid() * 2654435761u ^ (unsigned)time(NULL);
+	for (int tries = 0; taken && tries < 100; tries++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		v4.sin_port = htons((uint16_t)(12000 + rand_r(&port_seed) % 8000));
+		taken = bind(fd, (struct sockaddr *)&v4, sizeof v4);
+		close(fd);
+	}
+	assert_false(taken);
 	return ntohs(v4.sin_port);
 }
 
