@@ -7,7 +7,7 @@
 
 #define MRW_VEC_ELEMS (MRW_VEC_BYTES / MRW_ELEM_BYTES)
 /* Vectors a thread adds at once: 16 accumulators. */
-#define MRW_REDUCE_BATCH (!MRW_ON_CUDA ? 1u : MRW_VEC_ELEMS >= 16 ? 1u : 16u / MRW_VEC_ELEMS > 4 ? 4u : 16u / MRW_VEC_ELEMS)
+#define MRW_REDUCE_BATCH (MRW_VEC_ELEMS >= 16 ? 1u : 16u / MRW_VEC_ELEMS > 4 ? 4u : 16u / MRW_VEC_ELEMS)
 
 MRW_DEV void mrw_acc_add(const uint32_t reduction, mrw_acc *acc, const uint32_t *w, bool first)
 {
@@ -144,7 +144,7 @@ MRW_DEV void mrw_sum_chunk(const uint32_t reduction, const struct mrw_args *a, c
 		mrw_sum_one(reduction, a, s, at, s.bytes - at);
 }
 
-/* From byte at on; the operation is a switch outside the loop. */
+/* From byte at on. */
 MRW_DEV void mrw_sum_switch(uint32_t at, uint32_t step, const struct mrw_args *a, const struct mrw_sum s)
 {
 	MRW_BY_REDUCTION(a->reduction, mrw_sum_chunk, a, s, at, step);

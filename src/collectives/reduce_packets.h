@@ -159,7 +159,7 @@ MRW_DEV bool mrw_units_collect(uint32_t index, uint32_t size, uint32_t channel, 
 	return true;
 }
 
-/* The owner's part, from this thread's unit from on; the operation is a switch outside the loop. */
+/* The owner's part, from this thread's unit from on. */
 MRW_DEV bool mrw_units_own_any(uint32_t size, uint32_t channel, const struct mrw_args *a, uint32_t seq, struct mrw_units u, uint32_t from)
 {
 	if (!mrw_owns(a, a->rank))

@@ -118,7 +118,7 @@ MRW_DEV bool mrw_railshot_add_all(const uint32_t reduction, const struct mrw_tea
 	return true;
 }
 
-/* The operation is a switch outside the loops. */
+/* Those of all ranks, or of the host. */
 MRW_DEV_CALL bool mrw_railshot_add(bool all, const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq,
 				   uint32_t first)
 {

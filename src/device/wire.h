@@ -34,7 +34,7 @@
 #include "order.h"
 
 /* Compared at bootstrap: change it with any change of a word's place or meaning. */
-#define MRW_WIRE_VERSION 8u
+#define MRW_WIRE_VERSION 9u
 
 #ifndef MRW_MAX_RANKS         /* a simulation on paper has more */
 #define MRW_MAX_RANKS 64u    /* of a communicator */
@@ -190,6 +190,7 @@ enum mrw_posted_kind { MRW_POSTED_OPERATION, MRW_POSTED_ROUND, MRW_POSTED_KINDS 
 #define MRW_MAX_UNITS 2048u
 #define MRW_MAX_LINES 276u /* two ranks, 64 channels: 2 MiB in one shot */
 #define MRW_MAX_CHUNK_BYTES (64u << 10)
+#define MRW_MAX_FAR_CHUNK_BYTES (128u << 10) /* of lanes across hosts: what is under way between two ranks there */
 #define MRW_LANE_PACKETS_BUDGET (512ull << 10)
 #define MRW_LANE_STAGING_BUDGET (3ull << 20)
 #define MRW_MAX_LANES 32u
@@ -267,7 +268,7 @@ MRW_PURE uint64_t mrw_layout_lanes(struct mrw_layout *l, uint64_t at, bool outbo
 	l->lane_packets_offset = at + MRW_WAYS * writers * sizeof(struct mrw_lane);
 	l->lane_staging_offset = (l->lane_packets_offset + writers * 2 * l->lane_units * sizeof(struct mrw_packet) + 4095) / 4096 * 4096;
 	uint64_t chunk = mrw_layout_lane_staging(l, l->lane_staging_offset, outbox) / share / (writers * MRW_LANE_SLOTS);
-	uint64_t most = MRW_MAX_CHUNK_BYTES * share;
+	uint64_t most = outbox ? MRW_MAX_FAR_CHUNK_BYTES : MRW_MAX_CHUNK_BYTES;
 	l->lane_chunk_bytes = (uint32_t)((chunk > most ? most : chunk) / 4096 * 4096);
 	return l->lane_staging_offset + writers * MRW_LANE_SLOTS * l->lane_chunk_bytes;
 }
@@ -325,7 +326,7 @@ MRW_PURE struct mrw_layout mrw_layout_make(uint32_t nranks, uint32_t channels, u
 	return mrw_layout_of(&s, MRW_PACKETS_BUDGET, MRW_LINES_BUDGET, staging_budget);
 }
 
-/* Several hosts: each budget holds what comes in and what goes out. */
+/* Several hosts: each budget holds what comes in and what goes out, but that of lanes' staging: mrw_layout_lane_staging(). */
 MRW_PURE struct mrw_layout mrw_layout_spanning(uint32_t nranks, uint32_t channels, uint64_t staging_budget)
 {
 	struct mrw_spread s = {nranks, channels, 0, 0, 0, 1, 0, 0};

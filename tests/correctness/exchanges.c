@@ -114,7 +114,7 @@ static void desk_check(struct world_rank *self, struct desk *d, const char *what
 
 static size_t draw_bytes(uint64_t *s, size_t limit)
 {
-	static const size_t edges[] = {8, 512, 4096, 8192, 16384, 49152, 65536, 98304, 131072};
+	static const size_t edges[] = {8, 512, 4096, 8192, 16384, 49152, 65536, 98304, 131072, 262144, 393216};
 	uint64_t kind = world_random(s) % 16;
 	size_t bytes;
 	if (kind == 0)

@@ -18,7 +18,7 @@
 #define SANITIZED 0
 #endif
 
-enum { MEETING_MS = 60000, PATIENT_MS = 5000, PATIENT_FACTOR = 3 };
+enum { MEETING_MS = 60000, PATIENT_MS = 5000, SANITIZED_FACTOR = 3 };
 
 const bool sanitized = SANITIZED;
 static const char *volatile under_way = "";
@@ -63,7 +63,7 @@ void watchdog(unsigned seconds, const char *doing)
 {
 	under_way = doing;
 	signal(SIGALRM, bark);
-	alarm(patient() ? PATIENT_FACTOR * seconds : seconds);
+	alarm(sanitized ? SANITIZED_FACTOR * seconds : seconds);
 }
 
 void meet(struct meeting *m, uint32_t n)

@@ -15,7 +15,7 @@ uint64_t now_ms(void);
 void sleep_ms(uint64_t ms);
 /* What the contract says; 5 s at least where one is patient. */
 uint64_t limit_ms(uint64_t contract_ms);
-/* Ends this process with a message after so many seconds from now, three times as many where one is patient; 0: never. Each forked
+/* Ends this process with a message after so many seconds from now, three times as many in a sanitized build (as Meson's own limits there); 0: never. Each forked
  * child needs its own. doing: what is under way, for the message; kept by reference until the next call. */
 void watchdog(unsigned seconds, const char *doing);
 

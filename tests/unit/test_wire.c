@@ -111,7 +111,7 @@ static void lanes_fit(const struct mrw_layout *l)
 	assert_true(l->lanes == 1 || 2 * l->lane_slots * l->lanes <= l->channels);
 	assert_true(MRW_LANE_SLOTS * l->lane_chunk_bytes >= MRW_MAX_NICS * 4096); /* paths are proved there */
 	assert_in_range(l->lane_units, 32, MRW_MAX_LANE_UNITS);
-	assert_in_range(l->lane_chunk_bytes, 4096, MRW_MAX_CHUNK_BYTES * (l->outbox ? 2 : 1));
+	assert_in_range(l->lane_chunk_bytes, 4096, l->outbox ? MRW_MAX_FAR_CHUNK_BYTES : MRW_MAX_CHUNK_BYTES);
 	assert_int_equal(l->lane_chunk_bytes % 4096, 0);
 	assert_int_equal(l->lanes_offset % 128, 0);
 	assert_int_equal(l->lane_packets_offset % sizeof(struct mrw_packet), 0);
@@ -183,6 +183,35 @@ static void sizes_fit(void **state)
 				assert_int_equal(l.packets_offset[0] % sizeof(struct mrw_packet), 0);
 				lanes_fit(&l);
 			}
+}
+
+/* Several hosts: lanes have what is left, to a page a chunk, unless their chunks are as large as may be. */
+static void lanes_fill_the_arena(const struct mrw_layout *l)
+{
+	uint64_t page_each = (uint64_t)2 * l->lanes * l->lane_slots * MRW_LANE_SLOTS * 4096, rounding = 8 * 4096;
+	lanes_fit(l);
+	assert_true(l->bytes <= MRW_ARENA_MOST);
+	assert_true(l->lane_chunk_bytes == MRW_MAX_FAR_CHUNK_BYTES || l->bytes + page_each + rounding > MRW_ARENA_MOST);
+}
+
+static void lanes_take_what_is_left(void **state)
+{
+	(void)state;
+	for (uint32_t n = 2; n <= MRW_MAX_RANKS; n++)
+		for (uint32_t c = 1; c <= (n > MRW_MAX_NEAR ? 8 : MRW_MAX_CHANNELS); c++)
+			for (size_t b = 0; b < COUNT(budgets); b++) {
+				struct mrw_layout all = mrw_layout_spanning(n, c, budgets[b]), ring = mrw_layout_ring(n, c, budgets[b]);
+				lanes_fill_the_arena(&all);
+				lanes_fill_the_arena(&ring);
+				for (uint32_t peers = 1; peers <= MRW_TREE_PEERS && peers < n; peers++) {
+					struct mrw_layout tree = mrw_layout_tree(n, peers, c, budgets[b]);
+					lanes_fill_the_arena(&tree);
+				}
+			}
+	/* 16 ranks, 64 channels, as on GPUs: two lanes a pair. */
+	struct mrw_layout l = mrw_layout_spanning(16, 64, MRW_STAGING_BUDGET);
+	assert_int_equal(l.lanes, 2);
+	assert_in_range(l.lane_chunk_bytes, 72 << 10, 128 << 10);
 }
 
 /* Several hosts: inbox and outbox of one shape, notes behind them, all within the same 32 MiB. */
@@ -339,6 +368,7 @@ int main(int argc, char **v)
 		cmocka_unit_test(rails_are_disjoint),
 		cmocka_unit_test(trees_are_disjoint),
 		cmocka_unit_test(sizes_fit),
+		cmocka_unit_test(lanes_take_what_is_left),
 		cmocka_unit_test(the_outbox_has_the_shape_of_the_inbox),
 		cmocka_unit_test(places_do_not_depend_on_the_call),
 		cmocka_unit_test(rounds_take_turns_in_slots),
