@@ -111,8 +111,8 @@ struct mrw_layout mrw_reach_layout(const struct mrw_reach *reach, uint32_t chann
 }
 
 /* Along rails near slots have a cell for each host and leave little for a channel; what goes to other hosts should not be as many short messages.
- * Below RAIL_CHANNELS blocks push too little into NVLink for that. */
-enum { RAIL_CHUNK_BYTES = 2048, RAIL_CHANNELS = 16 };
+ * But few blocks push little into NVLink: longer chunks than that are not worth it (ARCHITECTURE.md). */
+enum { RAIL_CHUNK_BYTES = 1536, RAIL_CHANNELS = 16 };
 
 static bool is_too_fine(const struct mrw_reach *reach, uint32_t channels, const struct mrw_layout *l)
 {
