@@ -243,12 +243,18 @@ MRW_PURE uint64_t mrw_layout_slots(struct mrw_layout *l, uint64_t at, uint32_t s
 	return (at + 4095) / 4096 * 4096;
 }
 
+/* Notes and posted counters of several hosts. */
+MRW_PURE uint64_t mrw_layout_notes(const struct mrw_layout *l)
+{
+	uint64_t words = (uint64_t)l->channels * 2 * l->slots;
+	return words * MRW_FORMATS * 4 + words * MRW_POSTED_KINDS * 8;
+}
+
 /* What the staging of lanes, in from at on and out, may take. Across hosts all that the arena has left: a chunk is on its way for microseconds, and
  * what a pair has under way is how fast it goes. */
 MRW_PURE uint64_t mrw_layout_lane_staging(const struct mrw_layout *l, uint64_t at, bool outbox)
 {
-	uint64_t notes = (uint64_t)l->channels * 2 * l->slots * (MRW_FORMATS * 4 + MRW_POSTED_KINDS * 8) + 4 * 4096;
-	uint64_t used = l->packets_offset[0] + 2 * (at - l->packets_offset[0]) + notes;
+	uint64_t used = l->packets_offset[0] + 2 * (at - l->packets_offset[0]) + mrw_layout_notes(l) + 4 * 4096; /* whole pages */
 	return outbox && MRW_ARENA_MOST > used + MRW_LANE_STAGING_BUDGET ? MRW_ARENA_MOST - used : MRW_LANE_STAGING_BUDGET;
 }
 
@@ -312,8 +318,7 @@ MRW_PURE struct mrw_layout mrw_layout_of(const struct mrw_spread *s, uint64_t pa
 	if (s->outbox) {
 		l.outbox = at - l.packets_offset[0];
 		l.notes_offset = at + l.outbox;
-		uint64_t words = (uint64_t)s->channels * 2 * l.slots;
-		at = (l.notes_offset + words * MRW_FORMATS * 4 + words * MRW_POSTED_KINDS * 8 + 4095) / 4096 * 4096;
+		at = (l.notes_offset + mrw_layout_notes(&l) + 4095) / 4096 * 4096;
 	}
 	l.bytes = at;
 	return l;
