@@ -43,7 +43,8 @@ enum marrow_status mrw_network_open(struct mrw_network **network, const struct m
 enum marrow_status mrw_network_connect(struct mrw_network *network, struct mrw_boot *boot);
 /* For kernels; valid until close. */
 const struct mrw_far *mrw_network_far(const struct mrw_network *network);
-/* With no kernel in flight, and none to come: waits until everything posted is executed, at most ms: MARROW_TIMEOUT; MARROW_REMOTE_ERROR: a queue pair failed. text says which.
+/* With no kernel in flight, and none to come: waits until everything posted is executed, at most ms: MARROW_TIMEOUT; MARROW_REMOTE_ERROR: a queue
+ * pair failed. text says which.
  * boot: only what peers do not know yet matters, that something failed: who has spoken there is not waited for. NULL: all are. */
 enum marrow_status mrw_network_drain(struct mrw_network *network, uint64_t ms, struct mrw_boot *boot, char *text, size_t bytes);
 /* NULL is fine. Before the arena goes. */
