@@ -521,6 +521,7 @@ static void run(struct world_rank *self)
 	expect(self, marrow_barrier(self->comms[0], self->streams[0]), "barrier");
 	if (on_cuda(self))
 		(void)device_stream_synchronize(self->streams[0]);
+	world_meet(self);
 	memory_free(self, d->memory);
 	free(d->before);
 	free(d->after);

@@ -162,6 +162,7 @@ static void run(struct world_rank *self)
 				   self->world->team_size, self->world->parallel_channels ? "side by side" : "in turn", self->world->seq,
 				   l.channels);
 	}
+	world_meet(self);
 	call_buffers_free(self, &buffers);
 }
 

@@ -98,6 +98,7 @@ static void run(struct world_rank *self)
 		if (self->failed)
 			world_fail(self, "at operation %llu of the program", (unsigned long long)done);
 	}
+	world_meet(self);
 	for (int i = 0; i < SLOTS; i++)
 		call_buffers_free(self, &buffers[i]);
 }

@@ -10,6 +10,13 @@
 #include <stdlib.h>
 #include <time.h>
 
+struct world_meeting {
+	pthread_mutex_t lock;
+	pthread_cond_t over;
+	uint32_t inside, waiting; /* ranks: in their body; of them here */
+	uint64_t times;
+};
+
 struct start {
 	struct world_rank self;
 	const struct marrow_unique_id *ids;
@@ -26,6 +33,36 @@ void world_fail(struct world_rank *self, const char *format, ...)
 	va_end(args);
 	fprintf(stderr, "rank %u of %u: %s\n", self->rank, self->nranks, text);
 	self->failed = 1;
+}
+
+/* With the lock held: somebody came or went. */
+static void look_round(struct world_meeting *m)
+{
+	if (m->waiting < m->inside)
+		return;
+	m->waiting = 0;
+	m->times++;
+	pthread_cond_broadcast(&m->over);
+}
+
+void world_meet(struct world_rank *self)
+{
+	struct world_meeting *m = self->meeting;
+	pthread_mutex_lock(&m->lock);
+	uint64_t times = m->times;
+	m->waiting++;
+	look_round(m);
+	while (m->times == times)
+		pthread_cond_wait(&m->over, &m->lock);
+	pthread_mutex_unlock(&m->lock);
+}
+
+static void leave(struct world_meeting *m)
+{
+	pthread_mutex_lock(&m->lock);
+	m->inside--;
+	look_round(m);
+	pthread_mutex_unlock(&m->lock);
 }
 
 uint64_t world_random(uint64_t *state)
@@ -127,6 +164,7 @@ static void *run_rank(void *p)
 	}
 	if (!self->failed)
 		s->body(self);
+	leave(self->meeting);
 	for (uint32_t c = 0; c < w->ncomms; c++)
 		if (marrow_comm_destroy(self->comms[c]) != MARROW_SUCCESS)
 			world_fail(self, "destroy: %s", marrow_last_error(NULL));
@@ -140,6 +178,7 @@ int world_run(const struct world *world, void (*body)(struct world_rank *self))
 {
 	struct marrow_unique_id ids[WORLD_MAX_COMMS];
 	struct start ranks[WORLD_MAX_RANKS];
+	struct world_meeting meeting = {.lock = PTHREAD_MUTEX_INITIALIZER, .over = PTHREAD_COND_INITIALIZER, .inside = world->nranks};
 	int failed = 0;
 	memset(ranks, 0, sizeof ranks);
 	for (uint32_t c = 0; c < world->ncomms; c++) {
@@ -152,6 +191,7 @@ int world_run(const struct world *world, void (*body)(struct world_rank *self))
 		ranks[r].self.world = world;
 		ranks[r].self.rank = r;
 		ranks[r].self.nranks = world->nranks;
+		ranks[r].self.meeting = &meeting;
 		ranks[r].ids = ids;
 		ranks[r].body = body;
 		if (pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]) != 0)
