@@ -89,6 +89,7 @@ struct marrow_comm {
 	/* failure: written under lock, sticky */
 	pthread_mutex_t lock;
 	enum marrow_status async_status;
+	bool heard;                  /* async_status: only what others told; written before it */
 	bool fault_told;
 	bool aborted;
 	uint64_t last_watch_ns;

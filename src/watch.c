@@ -160,6 +160,14 @@ static void fail_once(struct marrow_comm *comm, enum marrow_status status, const
 	__atomic_store_n(&comm->async_status, status, __ATOMIC_RELEASE);
 }
 
+/* The failure is others' and known by their word: if none of this rank's operations waits for them, it is not hurt. */
+static void hear(struct marrow_comm *comm, const char *text)
+{
+	if (comm->async_status == MARROW_SUCCESS)
+		comm->heard = true;
+	fail_once(comm, MARROW_REMOTE_ERROR, text);
+}
+
 static void look_at_record(struct marrow_comm *comm)
 {
 	char text[MRW_ERROR_TEXT_BYTES];
@@ -200,7 +208,7 @@ static void look_at_report(struct marrow_comm *comm, bool over)
 		return;
 	look_at_record(comm);
 	poison_page(comm, MRW_FAULT_REPORTED, comm->reporter, comm->rank);
-	fail_once(comm, MARROW_REMOTE_ERROR, comm->report);
+	hear(comm, comm->report);
 }
 
 static void look_at_sockets(struct marrow_comm *comm)
@@ -219,12 +227,12 @@ static void look_at_sockets(struct marrow_comm *comm)
 		case MRW_NOTICE_DEAD:
 			mrw_text(text, sizeof text, "%s is gone: %s", name_of(comm, event.rank), event.text);
 			poison_page(comm, MRW_FAULT_PEER_LOST, event.rank, comm->rank);
-			fail_once(comm, MARROW_REMOTE_ERROR, text);
+			hear(comm, text);
 			break;
 		case MRW_NOTICE_ABORT:
 			snprintf(text, sizeof text, "%s aborted the communicator", name_of(comm, event.rank));
 			poison_page(comm, MRW_FAULT_ABORT, event.rank, event.rank);
-			fail_once(comm, MARROW_REMOTE_ERROR, text);
+			hear(comm, text);
 			break;
 		case MRW_NOTICE_FAULT:
 			if (comm->report_ns == 0) {

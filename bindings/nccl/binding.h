@@ -28,6 +28,8 @@ enum { ANSWERED_VERSION = 22809, TEXT_BYTES = 1024, NAME_BYTES = 64 };
 /* result.c */
 /* Keeps the text for ncclGetLastError(), prints it at NCCL_DEBUG=WARN and above, returns result. In a group also: the group fails. */
 ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Keeps the text, no more. */
+void nccl_remember(const char *text);
 ncclResult_t nccl_result(enum marrow_status status);
 /* Maps a status of a call just made in this thread; a failure's text is marrow_last_error(NULL) behind the function's name. */
 ncclResult_t nccl_from(const char *function, enum marrow_status status);

@@ -163,6 +163,8 @@ static ncclResult_t live_error(struct ncclComm *comm)
 		return result;
 	if (marrow_comm_async_error(comm->native, &status) != MARROW_SUCCESS)
 		return ncclInternalError;
+	if (status != MARROW_SUCCESS)
+		nccl_remember(marrow_last_error(comm->native)); /* frameworks ask ncclGetLastError(NULL) */
 	/* Who revoked is told that it is done. */
 	return status == MARROW_ABORTED && __atomic_load_n(&comm->revoked, __ATOMIC_RELAXED) ? ncclSuccess : nccl_result(status);
 }

@@ -9,6 +9,14 @@ static _Thread_local char own[TEXT_BYTES], shown[TEXT_BYTES];
 static pthread_mutex_t last_lock = PTHREAD_MUTEX_INITIALIZER;
 static char last[TEXT_BYTES]; /* of any thread: frameworks ask from another one than failed */
 
+void nccl_remember(const char *text)
+{
+	snprintf(own, sizeof own, "%s", text);
+	pthread_mutex_lock(&last_lock);
+	memcpy(last, own, sizeof last);
+	pthread_mutex_unlock(&last_lock);
+}
+
 ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
 {
 	char text[TEXT_BYTES];
@@ -16,10 +24,7 @@ ncclResult_t nccl_fail(ncclResult_t result, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	memcpy(own, text, sizeof own);
-	pthread_mutex_lock(&last_lock);
-	memcpy(last, text, sizeof last);
-	pthread_mutex_unlock(&last_lock);
+	nccl_remember(text);
 	nccl_log(DEBUG_WARN, "%s", text);
 	nccl_group_failed(result);
 	return result;

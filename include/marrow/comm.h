@@ -146,7 +146,8 @@ MARROW_API enum marrow_status marrow_comm_destroy(struct marrow_comm *comm);
  * yet, may make these report a mismatch instead of it. */
 MARROW_API enum marrow_status marrow_comm_abort(struct marrow_comm *comm);
 /* *error: MARROW_SUCCESS, or the first failure of an operation, a peer's or this rank's; sticky. Cheap (no CUDA call) but for
- * a look at the peers' sockets at most every 100 ms. The text is in marrow_last_error(comm). */
+ * a look at the peers' sockets at most every 100 ms. The text is in marrow_last_error(comm). Of a finalized communicator: the first failure of this
+ * rank's operations; that a peer failed or aborted when they were done is none. */
 MARROW_API enum marrow_status marrow_comm_async_error(struct marrow_comm *comm, enum marrow_status *error);
 
 /* Operations between start and the matching end are issued at the outermost end, in call order for each communicator. Groups

@@ -188,6 +188,16 @@ static void in_group(struct world_rank *self)
 	ground_free(&g);
 }
 
+/* Finalized: a failure that took an operation of this rank is still one, one that this rank only heard of is none. */
+static void check_after_finalize(struct world_rank *self, enum marrow_status want)
+{
+	enum marrow_status error = MARROW_IN_PROGRESS;
+	if (marrow_comm_finalize(self->comms[0]) != MARROW_SUCCESS || marrow_comm_async_error(self->comms[0], &error) != MARROW_SUCCESS)
+		world_fail(self, "finalize after another's abort: %s", marrow_last_error(NULL));
+	if (error != want)
+		world_fail(self, "finalized, the communicator has failure %d, not %d", (int)error, (int)want);
+}
+
 /* Aborted between operations by its own thread, twice; the others are in the next operation. */
 static void between(struct world_rank *self)
 {
@@ -210,6 +220,7 @@ static void between(struct world_rank *self)
 		(void)act_call(&small, &g, self->comms[0]);
 		check_left(self, &g, MARROW_REMOTE_ERROR, LEARN_MS);
 		check_dead(self, &g, MARROW_REMOTE_ERROR);
+		check_after_finalize(self, MARROW_REMOTE_ERROR);
 	}
 	destroy(self);
 	ground_free(&g);
@@ -230,6 +241,7 @@ static void first_of_all(struct world_rank *self)
 		await_word(&shared.aborted_ms, 1, COME_MS);
 		check_left(self, &g, MARROW_REMOTE_ERROR, LEARN_MS);
 		check_dead(self, &g, MARROW_REMOTE_ERROR);
+		check_after_finalize(self, MARROW_SUCCESS);
 	}
 	destroy(self);
 	ground_free(&g);
