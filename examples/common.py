@@ -83,11 +83,28 @@ class Run:
         torch.use_deterministic_algorithms(True, warn_only=True)
         self.dtype = getattr(torch, options.dtype)
         self.backend = "nccl" if self.on_gpu else "gloo"
-        dist.init_process_group(self.backend, device_id=self.device if self.on_gpu else None)
+        self.cost = self.start()
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.calls_before = marrow_calls() or 0
-        self.losses, self.times, self.began = [], [], None
+        self.losses, self.times, self.began, self.cpu_began = [], [], None, 0
         torch.manual_seed(options.seed)
+
+    def start(self):
+        """Starts torch.distributed; returns what that and a first call cost this rank. Threads are torch's and the library's."""
+        word = torch.zeros(1, device=self.device)
+        threads, free, began = len(os.listdir("/proc/self/task")), self.free_bytes(), time.perf_counter()
+        dist.init_process_group(self.backend, device_id=self.device if self.on_gpu else None)
+        dist.all_reduce(word)
+        free -= self.free_bytes()
+        return {"init_ms": round(1000 * (time.perf_counter() - began), 1), "device_mib": round(free / 2**20, 1),
+                "threads": len(os.listdir("/proc/self/task")) - threads}
+
+    def free_bytes(self):
+        """Of the device, once all is done there."""
+        if not self.on_gpu:
+            return 0
+        torch.cuda.synchronize()
+        return torch.cuda.mem_get_info()[0]
 
     def step(self, loss):
         """Notes one step's loss (a tensor); the mean over the ranks is made at the end."""
@@ -97,10 +114,13 @@ class Run:
         now = time.perf_counter()
         if self.began is not None:
             self.times.append(now - self.began)
+        else:
+            self.cpu_began = time.process_time()
         self.began = now
 
     def finish(self, program, least_calls=None, **more):
         """Checks and reports. least_calls: how many calls must have been served at least; a call a step if not given."""
+        cpu = time.process_time() - self.cpu_began
         means = torch.stack(self.losses)
         dist.all_reduce(means)
         losses = (means / self.world).tolist()
@@ -119,7 +139,8 @@ class Run:
         if self.rank == 0:
             report = {
                 "program": program, "ranks": self.world, "backend": self.backend, "libnccl": serving_nccl() or mapped_nccl(), "marrow_calls": calls,
-                "step_ms": round(1000 * statistics.median(self.times), 3) if self.times else None, "losses": losses, **more,
+                "step_ms": round(1000 * statistics.median(self.times), 3) if self.times else None,
+                "cpu_ms": round(1000 * cpu / len(self.times), 3) if self.times else None, **self.cost, "losses": losses, **more,
             }
             text = json.dumps(report)
             if self.options.json:
