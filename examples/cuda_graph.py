@@ -59,6 +59,9 @@ def main():
         else:
             step()
         run.step(total)
+    if graph: # NCCL's communicators cannot be destroyed while a graph holds calls of theirs
+        torch.cuda.synchronize()
+        graph.reset()
     run.finish("cuda_graph", least_calls=WARM_UP + 2 if graphed else None, graphed=graphed, parameters=sum(p.numel() for p in model.parameters()))
 
 
