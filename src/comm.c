@@ -256,9 +256,6 @@ static enum marrow_status place_ranks(struct marrow_comm *comm, const struct mrw
 		if (h == comm->reach.host[comm->rank])
 			comm->near_count = count;
 	}
-	if (comm->hosts > 1 && comm->nranks > MRW_MAX_WHOLE && comm->asked_algo < 0 && comm->device.runtime->target == MARROW_TARGET_CUDA)
-		return mrw_fail(MARROW_UNSUPPORTED, "%u ranks on %u hosts: on GPUs at most %u by themselves; MARROW_ALGO=rail (as many ranks on every host), "
-				"ring or tree lets more of them try what no GPU has run yet", comm->nranks, comm->hosts, MRW_MAX_WHOLE);
 	return MARROW_SUCCESS;
 }
 

@@ -425,6 +425,29 @@ static void two_threads(struct world_rank *self)
 	ground_free(&other);
 }
 
+/* Free bytes of the devices that two ranks use. */
+struct devices {
+	size_t free[2];
+};
+
+/* The allocator's own pages come and go; an arena is more. */
+enum { DEVICE_GROWTH_MAX = 8 << 20 };
+
+static struct devices devices_take(enum marrow_target target)
+{
+	struct devices d = {{0, 0}};
+	for (int i = 0; target == MARROW_TARGET_CUDA && i < 2; i++)
+		expect_true("free device memory", device_set(i) == 0 && device_synchronize() == 0 && device_free_bytes(&d.free[i]) == 0);
+	return d;
+}
+
+static void expect_same_devices(const struct devices *before, enum marrow_target target)
+{
+	struct devices after = devices_take(target);
+	for (int i = 0; i < 2; i++)
+		expect_true("device memory is given back", before->free[i] < after.free[i] + DEVICE_GROWTH_MAX);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -451,11 +474,13 @@ int main(int argc, char **argv)
 				failed++;
 			struct census before = census_take();
 			int already = failures();
+			struct devices devices = devices_take(target);
 			watchdog(60, tests[i].name);
 			memset(&second, 0, sizeof second);
 			memset(&meeting, 0, sizeof meeting);
 			int wrong = world_run(&w, tests[i].body);
 			expect_nothing_left(tests[i].name, &before);
+			expect_same_devices(&devices, target);
 			watchdog(0, "");
 			wrong += failures() - already;
 			printf("%s, %u ranks: %s\n", tests[i].name, ranks, wrong ? "FAILED" : "ok");
