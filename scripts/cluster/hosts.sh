@@ -47,8 +47,9 @@ check_hosts() {
 		ranks=$(sed -n 's/^ok: GPUs: \([0-9]*\),.*/\1/p' "$log/host-${hosts%%,*}.log")
 		ranks=${ranks:-1}
 		[ "$ranks" -gt 0 ] || ranks=1
-		[ $((ranks * id)) -le 16 ] || ranks=$((16 / id))
-		[ "$ranks" -gt 0 ] || { fail "$id hosts: a communicator has at most 16 ranks so far"; return; }
+		[ "$ranks" -le 16 ] || ranks=16
+		[ $((ranks * id)) -le 64 ] || ranks=$((64 / id))
+		[ "$ranks" -gt 0 ] || { fail "$id hosts: a communicator has at most 64 ranks"; return; }
 	fi
 	nranks=$((ranks * id))
 }
