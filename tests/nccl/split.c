@@ -1,7 +1,10 @@
 /* split.c - communicators out of communicators, through NCCL's interface. */
 #include "ranks.h"
 
+#include <pthread.h>
 #include <stdio.h>
+
+static pthread_barrier_t three; /* all of them have their sum: an abort may take it from who is still at it */
 
 static int sum_of(ncclComm_t comm, int mine)
 {
@@ -54,6 +57,7 @@ static void body(struct rank *self)
 	if (!OK(ncclCommShrink(self->comm, excluded, 1, &small, NULL, NCCL_SHRINK_DEFAULT)))
 		return;
 	CHECK(sum_of(small, self->rank) == 5, "sum of three");
+	pthread_barrier_wait(&three);
 	OK(ncclCommUserRank(small, &rank));
 	if (rank == 0) {
 		OK(ncclCommAbort(small));
@@ -69,6 +73,7 @@ static void body(struct rank *self)
 int main(void)
 {
 	ranks_environment();
+	pthread_barrier_init(&three, NULL, 3);
 	ranks_run(4, body, NULL);
 	return ranks_verdict();
 }
