@@ -27,6 +27,7 @@
 	X("NCCL_LAUNCH_MODE", MOOT, "there is one way to launch") \
 	X("NCCL_ASYNC_ERROR_HANDLING", MOOT, "PyTorch's, as TORCH_NCCL_*") \
 	X("NCCL_BLOCKING_WAIT", MOOT, "PyTorch's, as TORCH_NCCL_*") \
-	X("NCCL_DESYNC_DEBUG", MOOT, "PyTorch's, as TORCH_NCCL_*")
+	X("NCCL_DESYNC_DEBUG", MOOT, "PyTorch's, as TORCH_NCCL_*") \
+	X("NCCL_VERSION", MOOT, "set in containers, to say which NCCL is installed there")
 
 #endif
