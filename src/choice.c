@@ -162,8 +162,8 @@ void mrw_choice_tell(struct marrow_comm *comm, enum mrw_func func, uint64_t byte
 	uint64_t ns = mrw_choice_predict(comm, func, bytes, plan->algo);
 	if (ns > 0)
 		snprintf(predicted, sizeof predicted, ", %.1f us predicted", (double)ns / 1e3);
-	mrw_log_note(MRW_TOPIC_SELECT, "select: %s %llu bytes: %s, %u channels, chunk %u, lag %u (%s%s)", mrw_func_name(func), (unsigned long long)bytes,
-		     mrw_algo_name(plan->algo), plan->channels, plan->chunk_bytes, plan->lag, plan->reason, predicted);
+	mrw_log_note(MRW_TOPIC_SELECT, "select: %s %llu bytes: %s, %u channel%s, chunk %u, lag %u (%s%s)", mrw_func_name(func), (unsigned long long)bytes,
+		     mrw_algo_name(plan->algo), plan->channels, plan->channels == 1 ? "" : "s", plan->chunk_bytes, plan->lag, plan->reason, predicted);
 }
 
 /* The algorithm that was asked for can carry some call here. */

@@ -91,26 +91,26 @@ void mrw_call_text(const struct mrw_call *call, char *text, size_t bytes)
 		exchange_text(call, text, bytes);
 		return;
 	}
-	const char *algo = mrw_algo_name((enum mrw_algo)call->algo);
+	char how[64];
+	snprintf(how, sizeof how, "[%s, %u channel%s]", mrw_algo_name((enum mrw_algo)call->algo), call->channels, call->channels == 1 ? "" : "s");
 	int n = snprintf(text, bytes, "%s(", mrw_func_name(call->func));
 	size_t at = n < 0 ? 0 : (size_t)n < bytes ? (size_t)n : bytes - 1;
 	if (call->func == MRW_FUNC_BARRIER)
 		n = snprintf(text + at, bytes - at, ")");
 	else if (call->func == MRW_FUNC_BROADCAST)
-		n = snprintf(text + at, bytes - at, "count %llu, %s, root %u) [%s, %u channels]", (unsigned long long)call->count,
-			     mrw_type_name(call->type), call->root, algo, call->channels);
+		n = snprintf(text + at, bytes - at, "count %llu, %s, root %u) %s", (unsigned long long)call->count, mrw_type_name(call->type),
+			     call->root, how);
 	else if (call->func == MRW_FUNC_REDUCE)
-		n = snprintf(text + at, bytes - at, "count %llu, %s, %s, root %u) [%s, %u channels]", (unsigned long long)call->count,
-			     mrw_type_name(call->type), op_name(call->op), call->root, algo, call->channels);
+		n = snprintf(text + at, bytes - at, "count %llu, %s, %s, root %u) %s", (unsigned long long)call->count,
+			     mrw_type_name(call->type), op_name(call->op), call->root, how);
 	else if (call->func == MRW_FUNC_REDUCE_SCATTER_V)
-		n = snprintf(text + at, bytes - at, "counts of sum %llu and digest %08x, %s, %s) [%s, %u channels]", (unsigned long long)call->count,
-			     (uint32_t)(call->blocks ^ call->blocks >> 32), mrw_type_name(call->type), op_name(call->op), algo, call->channels);
+		n = snprintf(text + at, bytes - at, "counts of sum %llu and digest %08x, %s, %s) %s", (unsigned long long)call->count,
+			     (uint32_t)(call->blocks ^ call->blocks >> 32), mrw_type_name(call->type), op_name(call->op), how);
 	else if (call->func == MRW_FUNC_ALL_GATHER)
-		n = snprintf(text + at, bytes - at, "count %llu, %s) [%s, %u channels]", (unsigned long long)call->count,
-			     mrw_type_name(call->type), algo, call->channels);
+		n = snprintf(text + at, bytes - at, "count %llu, %s) %s", (unsigned long long)call->count, mrw_type_name(call->type), how);
 	else
-		n = snprintf(text + at, bytes - at, "count %llu, %s, %s) [%s, %u channels]", (unsigned long long)call->count,
-			     mrw_type_name(call->type), op_name(call->op), algo, call->channels);
+		n = snprintf(text + at, bytes - at, "count %llu, %s, %s) %s", (unsigned long long)call->count, mrw_type_name(call->type),
+			     op_name(call->op), how);
 	(void)n;
 }
 
