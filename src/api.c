@@ -465,6 +465,7 @@ static void abort_all(struct marrow_comm *comm)
 	if (!comm->aborted && comm->boot)
 		mrw_boot_tell(comm->boot, MRW_NOTICE_ABORT, "aborted the communicator");
 	__atomic_store_n(&comm->aborted, true, __ATOMIC_RELAXED);
+	__atomic_store_n(&comm->hurt, true, __ATOMIC_RELEASE);
 	if (comm->async_status == MARROW_SUCCESS) {
 		snprintf(comm->error, sizeof comm->error, "rank %u aborted the communicator", comm->rank);
 		__atomic_store_n(&comm->async_status, MARROW_ABORTED, __ATOMIC_RELEASE);
@@ -497,7 +498,8 @@ enum marrow_status marrow_comm_async_error(struct marrow_comm *comm, enum marrow
 	bool over = is_handle(comm, MRW_LIFE_FINALIZED);
 	*error = mrw_comm_look(comm, !over);
 	/* Nothing waits any more: if no kernel left a record, all that this rank called went well. */
-	if (over && *error != MARROW_SUCCESS && comm->heard && !(comm->page && __atomic_load_n(&comm->page->fault.state, __ATOMIC_ACQUIRE) != 0))
+	bool record = comm->page && __atomic_load_n(&comm->page->fault.state, __ATOMIC_ACQUIRE) != 0;
+	if (over && *error != MARROW_SUCCESS && !record && !__atomic_load_n(&comm->hurt, __ATOMIC_ACQUIRE))
 		*error = MARROW_SUCCESS;
 	return MARROW_SUCCESS;
 }

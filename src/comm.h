@@ -89,7 +89,7 @@ struct marrow_comm {
 	/* failure: written under lock, sticky */
 	pthread_mutex_t lock;
 	enum marrow_status async_status;
-	bool heard;                  /* async_status: only what others told; written before it */
+	bool hurt;                   /* async_status or a later failure is this rank's own, not only others' as it heard; atomic */
 	bool fault_told;
 	bool aborted;
 	uint64_t last_watch_ns;

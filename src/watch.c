@@ -152,7 +152,7 @@ static enum marrow_status describe(const struct marrow_comm *comm, const struct 
 }
 
 /* First failure wins. Caller holds the lock. */
-static void fail_once(struct marrow_comm *comm, enum marrow_status status, const char *text)
+static void keep_first(struct marrow_comm *comm, enum marrow_status status, const char *text)
 {
 	if (comm->async_status != MARROW_SUCCESS)
 		return;
@@ -160,12 +160,20 @@ static void fail_once(struct marrow_comm *comm, enum marrow_status status, const
 	__atomic_store_n(&comm->async_status, status, __ATOMIC_RELEASE);
 }
 
-/* The failure is others' and known by their word: if none of this rank's operations waits for them, it is not hurt. */
+/* The failure is this rank's, if not the first. */
+static void fail_once(struct marrow_comm *comm, enum marrow_status status, const char *text)
+{
+	__atomic_store_n(&comm->hurt, true, __ATOMIC_RELEASE);
+	keep_first(comm, status, text);
+}
+
+/* The failure is others' and known by their word: if none of this rank's operations waits for them, it is not hurt. Across hosts that cannot be
+ * told: what this rank has sent may not have come. */
 static void hear(struct marrow_comm *comm, const char *text)
 {
-	if (comm->async_status == MARROW_SUCCESS)
-		comm->heard = true;
-	fail_once(comm, MARROW_REMOTE_ERROR, text);
+	if (comm->network)
+		__atomic_store_n(&comm->hurt, true, __ATOMIC_RELEASE);
+	keep_first(comm, MARROW_REMOTE_ERROR, text);
 }
 
 static void look_at_record(struct marrow_comm *comm)

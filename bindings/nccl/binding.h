@@ -86,6 +86,7 @@ struct ncclComm {
 	char job_text[TEXT_BYTES];
 	int rank, nranks, device;
 	bool revoked;                /* atomic */
+	bool told;                   /* its failure's words are remembered; atomic */
 	struct nccl_config config;
 	pthread_mutex_t lock;        /* of registrations */
 	struct registration *registrations;

@@ -163,10 +163,13 @@ static ncclResult_t live_error(struct ncclComm *comm)
 		return result;
 	if (marrow_comm_async_error(comm->native, &status) != MARROW_SUCCESS)
 		return ncclInternalError;
-	if (status != MARROW_SUCCESS)
-		nccl_remember(marrow_last_error(comm->native)); /* frameworks ask ncclGetLastError(NULL) */
 	/* Who revoked is told that it is done. */
-	return status == MARROW_ABORTED && __atomic_load_n(&comm->revoked, __ATOMIC_RELAXED) ? ncclSuccess : nccl_result(status);
+	if (status == MARROW_ABORTED && __atomic_load_n(&comm->revoked, __ATOMIC_RELAXED))
+		return ncclSuccess;
+	/* Frameworks ask ncclGetLastError(NULL). Once: they poll, and later words may be of another communicator. */
+	if (status != MARROW_SUCCESS && !__atomic_exchange_n(&comm->told, true, __ATOMIC_RELAXED))
+		nccl_remember(marrow_last_error(comm->native));
+	return nccl_result(status);
 }
 
 EXPORT(CommGetAsyncError, (ncclComm_t comm, ncclResult_t *asyncError))

@@ -6,6 +6,7 @@
 #include "patience.h"
 
 #include "support/device_memory.h"
+#include "support/hosts.h"
 #include "support/world.h"
 
 #include <pthread.h>
@@ -188,7 +189,7 @@ static void in_group(struct world_rank *self)
 	ground_free(&g);
 }
 
-/* Finalized: a failure that took an operation of this rank is still one, one that this rank only heard of is none. */
+/* Finalized: a failure that took an operation of this rank is still one, one that this rank only heard of is none (on one host). */
 static void check_after_finalize(struct world_rank *self, enum marrow_status want)
 {
 	enum marrow_status error = MARROW_IN_PROGRESS;
@@ -212,8 +213,7 @@ static void between(struct world_rank *self)
 				world_fail(self, "abort %d: %s", i, marrow_last_error(NULL));
 		check_left(self, &g, MARROW_ABORTED, LEAVE_MS);
 		check_dead(self, &g, MARROW_ABORTED);
-		if (marrow_comm_finalize(self->comms[0]) != MARROW_SUCCESS)
-			world_fail(self, "finalize: %s", marrow_last_error(NULL));
+		check_after_finalize(self, MARROW_ABORTED);
 		if (marrow_comm_abort(self->comms[0]) != MARROW_SUCCESS)
 			world_fail(self, "abort after finalize: %s", marrow_last_error(NULL));
 	} else {
@@ -241,7 +241,7 @@ static void first_of_all(struct world_rank *self)
 		await_word(&shared.aborted_ms, 1, COME_MS);
 		check_left(self, &g, MARROW_REMOTE_ERROR, LEARN_MS);
 		check_dead(self, &g, MARROW_REMOTE_ERROR);
-		check_after_finalize(self, MARROW_SUCCESS);
+		check_after_finalize(self, hosts_count(self->nranks) > 1 ? MARROW_REMOTE_ERROR : MARROW_SUCCESS);
 	}
 	destroy(self);
 	ground_free(&g);

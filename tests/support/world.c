@@ -48,6 +48,8 @@ static void look_round(struct world_meeting *m)
 void world_meet(struct world_rank *self)
 {
 	struct world_meeting *m = self->meeting;
+	if (self->failed) /* the others wait for it elsewhere */
+		return;
 	pthread_mutex_lock(&m->lock);
 	uint64_t times = m->times;
 	m->waiting++;
