@@ -160,8 +160,8 @@ static void keep_first(struct marrow_comm *comm, enum marrow_status status, cons
 	__atomic_store_n(&comm->async_status, status, __ATOMIC_RELEASE);
 }
 
-/* The failure is this rank's, if not the first. */
-static void fail_once(struct marrow_comm *comm, enum marrow_status status, const char *text)
+/* A failure of this rank's own, whether or not it has heard of another before. */
+static void fail(struct marrow_comm *comm, enum marrow_status status, const char *text)
 {
 	__atomic_store_n(&comm->hurt, true, __ATOMIC_RELEASE);
 	keep_first(comm, status, text);
@@ -182,7 +182,7 @@ static void look_at_record(struct marrow_comm *comm)
 	if (!comm->page || comm->fault_told || __atomic_load_n(&comm->page->fault.state, __ATOMIC_ACQUIRE) == 0)
 		return;
 	const struct mrw_record *f = &comm->page->fault;
-	fail_once(comm, describe(comm, f, text, sizeof text), text);
+	fail(comm, describe(comm, f, text, sizeof text), text);
 	if (f->cause == 0 && comm->boot)
 		mrw_boot_tell(comm->boot, MRW_NOTICE_FAULT, text);
 	comm->fault_told = true;
@@ -206,7 +206,7 @@ static void look_at_nic(struct marrow_comm *comm)
 	poison_page(comm, MRW_FAULT_NIC, comm->rank, comm->rank);
 	if (comm->async_status == MARROW_SUCCESS)
 		mrw_boot_tell(comm->boot, MRW_NOTICE_FAULT, text);
-	fail_once(comm, MARROW_SYSTEM_ERROR, text);
+	fail(comm, MARROW_SYSTEM_ERROR, text);
 }
 
 /* What our own kernels saw goes first; they are poisoned by then, unless the other's NIC is what is dead. over: no longer. */
@@ -290,6 +290,6 @@ void mrw_comm_look_waiting(struct marrow_comm *comm, uint32_t peer)
 void mrw_comm_fail(struct marrow_comm *comm, enum marrow_status status, const char *text)
 {
 	pthread_mutex_lock(&comm->lock);
-	fail_once(comm, status, text);
+	fail(comm, status, text);
 	pthread_mutex_unlock(&comm->lock);
 }

@@ -11,7 +11,7 @@
  * Processes: a communicator is its maker's. In a forked child the functions that would act on it refuse (MARROW_INVALID_USAGE) and change
  * nothing; the child may make its own on the host target, while CUDA does not outlive a fork.
  *
- * A communicator has at most 64 ranks, 16 of a host; transfers on the cuda target 33.
+ * A communicator has at most 64 ranks, 16 of a host; with more than 33 there are no transfers (Send, AllToAll and their kin) on the cuda target.
  *
  * Every function returns a status; marrow_last_error() says in words who failed, on what, and what to do. */
 #ifndef MARROW_COMM_H
@@ -146,8 +146,8 @@ MARROW_API enum marrow_status marrow_comm_destroy(struct marrow_comm *comm);
  * yet, may make these report a mismatch instead of it. */
 MARROW_API enum marrow_status marrow_comm_abort(struct marrow_comm *comm);
 /* *error: MARROW_SUCCESS, or the first failure of an operation, a peer's or this rank's; sticky. Cheap (no CUDA call) but for
- * a look at the peers' sockets at most every 100 ms. The text is in marrow_last_error(comm). Of a finalized communicator on one host: the first failure
- * of this rank's operations; that a peer failed or aborted when they were done is none. */
+ * a look at the peers' sockets at most every 100 ms. The text is in marrow_last_error(comm). Of a finalized
+ * communicator on one host: the first failure of this rank's operations; that a peer failed or aborted when they were done is none. */
 MARROW_API enum marrow_status marrow_comm_async_error(struct marrow_comm *comm, enum marrow_status *error);
 
 /* Operations between start and the matching end are issued at the outermost end, in call order for each communicator. Groups
