@@ -202,6 +202,9 @@ MUTANTS = [
     Mutant("peers are not told of a fault", [(FAULT, "\t\tmrw_poison_all(a, poison);", "\t\tmrw_store_relaxed(&mine->poison, poison);")], ["first fault"]),
     # A report by the bootstrap would make them leave as well, later.
     Mutant("poison is not looked for in waits", [(FLAG, "if (poison != 0) {", "if (poison == 1) {"), NO_REPORT], ["first fault"]),
+    Mutant("a finalized communicator forgives any failure", [("src/api.c", "!record && !__atomic_load_n(&comm->hurt, __ATOMIC_ACQUIRE)", "(record || true)")],
+           ["abort"]),
+    Mutant("an abort of one's own is forgiven", [("src/api.c", "\t__atomic_store_n(&comm->hurt, true, __ATOMIC_RELEASE);\n", "")], ["abort"]),
     Mutant("poison is not looked for at the begin", [(OPERATION, "if (poison != 0) {", "if (poison == 1) {")], ["abort", "first fault"]),
 
     # Transfers.
