@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { ROOM = 64 << 10, LATE_US = 20000, RUSHES = 10 };
+enum { ROOM = 64 << 10, LATE_US = 20000, SCRUB_LATE_US = 3000, RUSHES = 10 };
 
 /* All ranks: operations are over everywhere, the next one has number seq. */
 static void jump(struct world_rank *self, uint32_t seq)
@@ -78,8 +78,12 @@ static void run(struct world_rank *self)
 					jump(self, seqs[k] + 2 * turn);
 					one(self, &b, &big);
 					jump(self, (boundary << 30) - 1);
-					for (tiny.seed = 0; tiny.seed < 4; tiny.seed++)
+					for (tiny.seed = 0; tiny.seed < 4; tiny.seed++) {
+						/* The others have sent theirs when this rank scrubs in its begin. */
+						if (channels == 1 && self->rank == (k + tiny.seed) % self->nranks)
+							usleep(SCRUB_LATE_US);
 						one(self, &b, &tiny);
+					}
 					jump(self, seqs[k] + 2 * turn);
 					if (self->rank == big.seed % self->nranks)
 						usleep(LATE_US);
