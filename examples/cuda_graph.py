@@ -59,7 +59,7 @@ def main():
         else:
             step()
         run.step(total)
-    if graph: # NCCL's communicators cannot be destroyed while a graph holds calls of theirs
+    if graph: # goes before the communicator whose calls it holds
         torch.cuda.synchronize()
         graph.reset()
     run.finish("cuda_graph", least_calls=WARM_UP + 2 if graphed else None, graphed=graphed, parameters=sum(p.numel() for p in model.parameters()))

@@ -34,8 +34,9 @@ struct world_rank {
 /* Starts the ranks (rank r on CUDA device r modulo their number; on hosts as hosts.h says), builds communicators, runs body in each, takes everything
  * down. Returns the number of ranks that failed; their words are on stderr. */
 int world_run(const struct world *world, void (*body)(struct world_rank *self));
-/* Waits until every rank whose body has not returned is here; not in a rank that failed. Before memory is freed or a communicator destroyed on GPUs that ranks share: that is a
- * call of the driver which waits for the kernels of all ranks there, and the model of a NIC, for which one of them may wait, for that call. */
+/* Waits until every rank whose body has not returned is here; not in a rank that failed. Before memory is freed or a communicator destroyed on
+ * GPUs that ranks share: that is a call of the driver which waits for the kernels of all ranks there, and the model of a NIC, for which one of
+ * them may wait, for that call. */
 void world_meet(struct world_rank *self);
 /* True if communicators of this world are along rails: several hosts with as many ranks each, more than one; and more than 16 ranks, or asked
  * for by algo or MARROW_ALGO. */
