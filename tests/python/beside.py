@@ -27,11 +27,28 @@ def run_group(command, env, timeout):
             running.discard(done.pid)
 
 
+def descendants(leader):
+    """Processes that leader started, and theirs: torchrun gives each rank a session of its own, which no signal to a group reaches."""
+    children = {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue # it is gone
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found, at = list(children.get(leader, [])), 0
+    while at < len(found):
+        found += children.get(found[at], [])
+        at += 1
+    return found
+
+
 def end_group(leader):
-    try:
-        os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    for end, whom in [(os.killpg, leader)] + [(os.kill, pid) for pid in descendants(leader)]:
+        try:
+            end(whom, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
 
 
 def leave_nothing():
