@@ -337,6 +337,24 @@ enum marrow_status mrw_cuda_arena_dmabuf(struct mrw_device *d, const struct mrw_
 	return status;
 }
 
+/* The process's other GPUs reach a buffer where they can, as NCCL's users expect of such memory: copies that are issued while another device is
+ * current fail without. One that is not given access is as if it had none. */
+static void buffer_share(const struct mrw_device *d, const struct mrw_arena *buffer)
+{
+	CUmemAccessDesc access;
+	int devices = 0, can = 0;
+	memset(&access, 0, sizeof access);
+	access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	(void)cudaGetDeviceCount(&devices);
+	for (int other = 0; other < devices; other++) {
+		access.location.id = other;
+		if (other != d->info.ordinal && cudaDeviceCanAccessPeer(&can, other, d->info.ordinal) == cudaSuccess && can)
+			(void)driver.MemSetAccess((CUdeviceptr)(uintptr_t)buffer->base, buffer->mapped, &access, 1);
+	}
+	(void)cudaGetLastError();
+}
+
 /* Like an arena, but not cleared, and nobody has to be told of it yet: its handle can be had back from its address. */
 enum marrow_status mrw_cuda_buffer_new(uint64_t bytes, struct mrw_arena *buffer, int32_t *device)
 {
@@ -353,10 +371,12 @@ enum marrow_status mrw_cuda_buffer_new(uint64_t bytes, struct mrw_arena *buffer,
 	buffer->bytes = bytes;
 	pthread_mutex_lock(&mapping_lock);
 	enum marrow_status status = arena_make(&d, buffer);
-	if (status == MARROW_SUCCESS)
+	if (status == MARROW_SUCCESS) {
+		buffer_share(&d, buffer);
 		arena_seal(buffer);
-	else
+	} else {
 		arena_free(buffer);
+	}
 	pthread_mutex_unlock(&mapping_lock);
 	return status;
 }

@@ -31,6 +31,7 @@ static struct {
 		uint8_t *base;
 		size_t bytes;
 		int device;                 /* whose memory is mapped there; -1: none */
+		uint32_t open;              /* to which devices, bits */
 	} ranges[MAX_RANGES];
 	uint32_t made, registered;
 	bool refused[MAX_RANKS][MAX_RANKS]; /* the first has no access to the second's memory */
@@ -141,6 +142,7 @@ static CUresult address_reserve(CUdeviceptr *at, size_t bytes, size_t alignment,
 	gpus.ranges[i].base = p;
 	gpus.ranges[i].bytes = bytes;
 	gpus.ranges[i].device = -1;
+	gpus.ranges[i].open = 0;
 	pthread_mutex_unlock(&gpus.lock);
 	*at = (CUdeviceptr)(uintptr_t)p;
 	return CUDA_SUCCESS;
@@ -191,6 +193,9 @@ static CUresult mem_set_access(CUdeviceptr at, size_t bytes, const CUmemAccessDe
 		return gpus.fail_access;
 	if (gpus.refused[from][owner])
 		return CUDA_ERROR_INVALID_DEVICE;
+	pthread_mutex_lock(&gpus.lock);
+	gpus.ranges[range_at(p)].open |= 1u << from;
+	pthread_mutex_unlock(&gpus.lock);
 	return mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -255,6 +260,18 @@ cudaError_t cudaGetDevice(int *device)
 cudaError_t cudaSetDevice(int device)
 {
 	current_device = device;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+	*count = MAX_RANKS;
+	return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+	*can = !gpus.refused[device][peer];
 	return cudaSuccess;
 }
 
@@ -495,6 +512,24 @@ static void other_failures(void)
 	gpus.fail_access = CUDA_SUCCESS;
 }
 
+/* Users' memory is open to the devices that reach it, and made all the same where none does. */
+static void users_memory(void)
+{
+	for (uint32_t apart = 0; apart < 2; apart++) {
+		struct mrw_arena buffer;
+		int32_t device = -1;
+		gpus.refused[2][1] = true;
+		gpus.refused[0][1] = apart;
+		current_device = 1;
+		expect_status("a buffer", mrw_cuda_buffer_new(1000, &buffer, &device), MARROW_SUCCESS, NULL, "");
+		expect_true("it is of the device that is current", device == 1 && current_device == 1);
+		expect_true("it is open to its device and those that reach it", gpus.ranges[range_at(buffer.base)].open == (apart ? 2u : 3u));
+		mrw_cuda_buffer_free(&buffer, device);
+		expect_no_gpu_memory("a buffer");
+	}
+	gpus.refused[2][1] = gpus.refused[0][1] = false;
+}
+
 /* A process that has only one rank may have its launches block. */
 static void blocking_launches(void)
 {
@@ -523,7 +558,7 @@ int main(void)
 		void (*test)(void);
 	} tests[] = {
 		{"reach each other", reach_each_other}, {"no peer access", no_peer_access}, {"other failures", other_failures},
-		{"blocking launches", blocking_launches},
+		{"blocking launches", blocking_launches}, {"users' memory", users_memory},
 	};
 	set_up();
 	for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {

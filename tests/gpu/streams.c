@@ -1,5 +1,6 @@
 /* streams.c - whatever the streams, and even if they are gone, call order is execution order; groups join their streams; one thread drives
- * two GPUs; four communicators at once, called in another order on each rank, with memory allocated and freed in between. */
+ * two GPUs; four communicators at once, called in another order on each rank, with memory allocated and freed in between; the library's memory
+ * serves both devices. */
 #include "cuda_helpers.h"
 #include "fleet.h"
 #include "support/call.h"
@@ -483,6 +484,33 @@ static int beside_capture(void *arg)
 	return failed;
 }
 
+/* Memory of the library's serves the process's other device too: it writes there, and copies go on while it is current. */
+static int foreign_buffers(void *arg)
+{
+	enum { COUNT = 300000, BYTES = COUNT * 4 };
+	const struct gpu_expect expect = {.result = GPU_COPY_OF_ROOT, .count = COUNT, .seed = 77, .rank = 0, .nranks = 1, .root = 0};
+	struct gpu_wrong *wrong = NULL, host = {1, 0, 0, 0, 0};
+	void *streams[RANKS] = {NULL}, *near = NULL, *copy = NULL;
+	bool good = true;
+	(void)arg;
+	for (int i = 0; i < RANKS && good; i++)
+		good = device_set(i) == 0 && gpu_load_kernels() == 0 && device_stream_create(&streams[i]) == 0;
+	good = good && device_set(0) == 0 && device_alloc((void **)&wrong, sizeof *wrong) == 0 && device_fill_bytes(wrong, 0, sizeof *wrong) == 0;
+	if (good && (marrow_mem_alloc(&near, BYTES, MARROW_TARGET_CUDA) != MARROW_SUCCESS ||
+		     marrow_mem_alloc(&copy, BYTES, MARROW_TARGET_CUDA) != MARROW_SUCCESS)) {
+		fleet_say("foreign buffers: %s", marrow_last_error(NULL));
+		return 1;
+	}
+	good = good && device_set(1) == 0 && gpu_fill(streams[1], near, COUNT, expect.seed, 0) == 0 && gpu_stream_wait(streams[1], WAIT_MS) == 0 &&
+	       gpu_copy_async(copy, near, BYTES, streams[0]) == 0 && device_set(0) == 0 && gpu_verify(streams[0], copy, &expect, wrong) == 0 &&
+	       gpu_stream_wait(streams[0], WAIT_MS) == 0 && device_copy(&host, wrong, sizeof host) == 0;
+	fleet_say("the library's memory used by another device: %s%s", good && host.wrong == 0 ? "ok" : "FAILED ", good ? "" : gpu_error());
+	for (int i = 0; i < RANKS; i++)
+		device_stream_destroy(streams[i]);
+	device_free(wrong);
+	return !(marrow_mem_free(near) == MARROW_SUCCESS && marrow_mem_free(copy) == MARROW_SUCCESS && good && host.wrong == 0);
+}
+
 int main(void)
 {
 	struct world w = {.target = MARROW_TARGET_CUDA, .nranks = RANKS, .ncomms = COMMS};
@@ -496,6 +524,7 @@ int main(void)
 	int failed = fleet_run(&w, LIMIT_S, run);
 	failed += fleet_child(60, one_thread, NULL) != 0;
 	failed += fleet_child(60, beside_capture, NULL) != 0;
+	failed += fleet_child(60, foreign_buffers, NULL) != 0;
 	printf("streams: %s\n", failed ? "FAILED" : "ok");
 	return failed ? 1 : 0;
 }

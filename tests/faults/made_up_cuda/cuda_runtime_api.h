@@ -27,6 +27,8 @@ struct cudaPointerAttributes {
 #define cudaGetErrorString made_up_error_string
 #define cudaGetDevice made_up_device
 #define cudaSetDevice made_up_set_device
+#define cudaGetDeviceCount made_up_device_count
+#define cudaDeviceCanAccessPeer made_up_can_access
 #define cudaThreadExchangeStreamCaptureMode made_up_exchange_mode
 #define cudaHostRegister made_up_register
 #define cudaHostGetDevicePointer made_up_device_pointer
@@ -43,6 +45,8 @@ cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode);
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags);
 cudaError_t cudaHostGetDevicePointer(void **device, void *p, unsigned flags);
