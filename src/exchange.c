@@ -254,16 +254,17 @@ static uint32_t gather(struct launch *l, struct mrw_task *const *tasks, size_t c
 	return l->used - first;
 }
 
-/* Lanes that the route can use at once. */
-static uint32_t width(const struct mrw_layout *layout, const struct mrw_transfer *list, struct mrw_route *r, bool cuda)
+/* Lanes that the route has something to do for. *wide: some of its transfers travel as chunks, by several lanes. */
+static uint32_t width(const struct mrw_layout *layout, const struct mrw_transfer *list, const struct mrw_route *r, bool cuda, bool *wide)
 {
-	uint64_t chunks = 0;
+	uint32_t lanes = 1;
 	for (uint32_t i = 0; i < r->count; i++) {
-		uint64_t own = mrw_transfer_width(layout, list[r->first + i].bytes, cuda);
-		r->wide = own > 0 ? 1 : r->wide;
-		chunks = own > chunks ? own : chunks;
+		uint64_t chunks = mrw_transfer_width(layout, list[r->first + i].bytes, cuda);
+		uint32_t own = mrw_route_lanes(layout, i, chunks);
+		*wide = *wide || chunks > 0;
+		lanes = own > lanes ? own : lanes;
 	}
-	return mrw_route_lanes(layout, r->count, chunks);
+	return lanes;
 }
 
 static void make_routes(struct launch *l, struct mrw_task *const *tasks, size_t count)
@@ -301,9 +302,9 @@ static void size_up(struct launch *l, struct mrw_task *task)
 	uint64_t self_bytes = 0, units = 1;
 	bool wide = false;
 	for (uint32_t i = 0; i < m->routes; i++) {
-		uint32_t w = width(layout, l->list, &l->route[i], cuda);
-		lanes = w > lanes ? w : lanes;
-		wide = wide || l->route[i].wide;
+		uint32_t own = width(layout, l->list, &l->route[i], cuda, &wide);
+		l->route[i].lanes = (uint8_t)own;
+		lanes = own > lanes ? own : lanes;
 	}
 	for (uint32_t i = 0; i < m->selves; i++)
 		self_bytes += l->list[m->first_self + 2 * i].bytes;

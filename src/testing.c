@@ -41,7 +41,7 @@ static enum marrow_status set_lanes(struct marrow_comm *comm, uint64_t first, ui
 	if (!lane)
 		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for a test");
 	for (uint64_t i = 0; i < lanes; i++) {
-		lane[i].first = first;
+		lane[i].first = lane[i].base = first;
 		lane[i].chunks = lane[i].count = chunks;
 		for (uint32_t parity = 0; parity < 2; parity++)
 			for (uint32_t u = 0; u < 4; u++)

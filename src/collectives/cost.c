@@ -394,9 +394,11 @@ static uint64_t oneshot_most(const struct mrw_cost_shape *s, enum mrw_func func)
 	if (func == MRW_FUNC_ALL_REDUCE && s->lines)
 		return (128u << 10) / (s->nranks - 1);
 	if (func == MRW_FUNC_REDUCE_SCATTER || func == MRW_FUNC_REDUCE_SCATTER_V)
-		return 600u << 10;
+		return s->nranks > 2 ? 600u << 10 : 1u << 20;
 	if ((func == MRW_FUNC_ALL_REDUCE || func == MRW_FUNC_REDUCE) && s->nranks > 2)
 		return (128u << 10) / (s->nranks - 1);
+	if (func == MRW_FUNC_REDUCE)
+		return 700u << 10;
 	return 1u << 20;
 }
 

@@ -338,6 +338,13 @@ MRW_DEV void mrw_stand_keep(const struct mrw_stand *h)
 	h->own->chunks = h->chunks;
 }
 
+/* The lane has done its part: as the next launch finds it. By the thread that keeps it. */
+MRW_DEV void mrw_stand_reset(const struct mrw_stand *h)
+{
+	h->own->place = h->own->step = 0;
+	h->own->chunk = 0;
+}
+
 /* One step of a lane that is ready, and *h stands behind it. ok: of this thread; ends in a vote. */
 MRW_DEV bool mrw_lane_go(const struct mrw_team *team, const struct mrw_transfers *m, struct mrw_stand *h, uint32_t seq, bool ok)
 {

@@ -93,50 +93,64 @@ MRW_DEV_CALL uint64_t mrw_transfers_look(const struct mrw_transfers *m, struct m
 	return mrw_look_with(a, mrw_stand_where(m, &h, seq), poison, since_ns, looks);
 }
 
-/* The team's first lane of a route; a->layout.lanes: it has none. */
+/* Lane number l is lane l / routes of route l % routes. Nearly always there are as many teams for each route: they share out its lanes from the
+ * home of its first transfer on, which moves on with every launch, so that none has two while another one is idle. Else lane l is team l's, modulo
+ * their count. */
+MRW_DEV bool mrw_lanes_even(const struct mrw_transfers *m)
+{
+	return m->a.call.channels % m->routes == 0;
+}
+
+/* The team's first lane of a route; a->layout.lanes: it has none. Not for lanes shared out evenly. */
 MRW_DEV uint32_t mrw_lane_own(const struct mrw_transfers *m, uint32_t channel, uint32_t route)
 {
 	uint32_t lane = 0;
-	if (m->a.call.channels % m->routes == 0) /* nearly always */
-		return channel % m->routes == route ? channel / m->routes : m->a.layout.lanes;
 	while (lane < m->a.layout.lanes && (lane * m->routes + route) % m->a.call.channels != channel)
 		lane++;
 	return lane;
 }
 
-/* The pair's first transfer in the launch, as lane number l has it: all lanes of a pair have passed the same ones when a launch begins. */
-MRW_DEV uint64_t *mrw_lane_first(const struct mrw_transfers *m, uint32_t l)
+MRW_DEV struct mrw_lane *mrw_lane_numbered(const struct mrw_transfers *m, uint32_t l)
 {
 	const struct mrw_args *a = &m->a;
 	const struct mrw_route *r = mrw_route_at(m, l % m->routes);
-	return &mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, l / m->routes, mrw_lane_here(a, r->peer))->first;
+	return mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, l / m->routes, mrw_lane_here(a, r->peer));
 }
 
-/* The same of the first lane that this thread keeps, before it is needed: it comes with what begin loads. */
+/* The pair's first transfer in the launch, by the first base that this thread keeps: all of a pair are the same when a launch begins. Before it is
+ * needed: it comes with what begin loads. */
 MRW_DEV uint64_t mrw_lanes_peek(const struct mrw_team *team, const struct mrw_transfers *m, uint32_t channel)
 {
 	uint32_t l = channel + team->index * m->a.call.channels;
-	return l < m->routes << m->a.layout.lane_shift ? *mrw_lane_first(m, l) : 0;
+	return l < m->routes << m->a.layout.lane_shift ? mrw_lane_numbered(m, l)->base : 0;
 }
 
-/* Lanes of the team that have something to do. One thread; first: as it peeked. */
+/* Number of lane l as the teams share them out; first: of its pair. */
+MRW_DEV uint32_t mrw_lane_shared(const struct mrw_transfers *m, uint32_t l, uint64_t first)
+{
+	return ((l / m->routes + (uint32_t)first) & (m->a.layout.lanes - 1)) * m->routes + l % m->routes;
+}
+
+/* Lanes of the team that have something to do, each at least a step. One thread; first: as it peeked. */
 MRW_DEV struct mrw_lane_set mrw_lanes_active(const struct mrw_transfers *m, uint32_t channel, uint64_t first)
 {
 	const struct mrw_args *a = &m->a;
 	struct mrw_lane_set active = {{0}};
-	bool even = a->call.channels % m->routes == 0; /* nearly always: all lanes of a team are of one route */
+	if (mrw_lanes_even(m)) {
+		uint32_t lanes = mrw_route_at(m, channel % m->routes)->lanes;
+		for (uint32_t l = channel; l < m->routes * lanes; l += a->call.channels) {
+			uint32_t own = mrw_lane_shared(m, l, first);
+			active.word[mrw_lane_word(own)] |= 1ull << own % 64;
+		}
+		return active;
+	}
 	for (uint32_t i = 0; i < m->routes; i++) {
-		const struct mrw_route *r = mrw_route_at(m, i);
-		uint32_t own = mrw_lane_own(m, channel, i), lanes = a->layout.lanes;
-		if (own >= lanes)
+		uint32_t own = mrw_lane_own(m, channel, i);
+		if (own >= a->layout.lanes)
 			continue;
-		bool all = r->wide || mrw_lane_is_far(a, r->peer) || r->count >= lanes;
-		for (uint32_t l = channel; all && even && l < m->routes << a->layout.lane_shift; l += a->call.channels)
-			active.word[mrw_lane_word(l)] |= 1ull << l % 64;
-		if (!even)
-			first = *mrw_lane_first(m, own * m->routes + i);
-		for (uint32_t k = 0; !(all && even) && k < (all ? lanes : r->count); k++) {
-			uint32_t l = (((uint32_t)first + k) & (lanes - 1)) * m->routes + i;
+		first = mrw_lane_numbered(m, own * m->routes + i)->base;
+		for (uint32_t k = 0; k < mrw_route_at(m, i)->lanes; k++) {
+			uint32_t l = mrw_lane_shared(m, k * m->routes + i, first);
 			if (l % a->call.channels == channel)
 				active.word[mrw_lane_word(l)] |= 1ull << l % 64;
 		}
@@ -144,19 +158,19 @@ MRW_DEV struct mrw_lane_set mrw_lanes_active(const struct mrw_transfers *m, uint
 	return active;
 }
 
-/* All lanes of the team, those left idle too, have passed the launch's transfers. Behind a vote; first: as this thread peeked. */
+/* All lanes of the team, those left idle too, have passed the launch's transfers. Behind a vote; first: as this thread peeked. A base may lie in
+ * another team's lane: it is kept by who reads it. */
 MRW_DEV void mrw_lanes_keep(const struct mrw_team *team, const struct mrw_transfers *m, uint32_t channel, uint64_t first)
 {
 	const struct mrw_args *a = &m->a;
 	uint32_t step = team->size * a->call.channels, end = m->routes << a->layout.lane_shift;
+	bool even = mrw_lanes_even(m);
 	for (uint32_t l = channel + team->index * a->call.channels; l < end; l += step) {
-		const struct mrw_route *r = mrw_route_at(m, l % m->routes);
-		struct mrw_lane *own = mrw_lane_at(&a->layout, a->arena[a->rank], (enum mrw_way)r->way, l / m->routes, mrw_lane_here(a, r->peer));
-		own->first = first + r->count;
-		own->place = own->step = 0;
-		own->chunk = 0;
+		uint64_t next = first + mrw_route_at(m, l % m->routes)->count;
+		mrw_lane_numbered(m, l)->base = next;
+		mrw_lane_numbered(m, even ? mrw_lane_shared(m, l, first) : l)->first = next;
 		if (l + step < end)
-			first = *mrw_lane_first(m, l + step);
+			first = mrw_lane_numbered(m, l + step)->base;
 	}
 }
 
@@ -184,10 +198,12 @@ MRW_DEV uint32_t mrw_lanes_pick(const struct mrw_transfers *m, uint32_t seq, str
 				uint32_t l = k * 64 + mrw_lowest_bit(rest);
 				struct mrw_stand h;
 				bool ok = true;
-				if (!mrw_stand_find(m, l, &h))
+				if (!mrw_stand_find(m, l, &h)) {
 					active->word[k] &= ~(1ull << l % 64);
-				else if (mrw_lane_ready(m, &h, seq, &ok))
+					mrw_stand_reset(&h);
+				} else if (mrw_lane_ready(m, &h, seq, &ok)) {
 					return ok ? l : MRW_PICK_LEAVE;
+				}
 			}
 		}
 		if (mrw_lanes_left(active) && idle % MRW_POLLS_A_LOOK == MRW_POLLS_A_LOOK - 1) {
@@ -248,7 +264,8 @@ MRW_DEV bool mrw_lanes_run(const struct mrw_team *team, const struct mrw_transfe
 			return false;
 		pick = only ? pick : (pick + 1) & (64 * MRW_LANE_WORDS - 1);
 	}
-	mrw_team_sync(team); /* where it stands is kept: whoever resets it may be another thread */
+	if (team->index == 0)
+		mrw_stand_reset(&h);
 	return true;
 }
 

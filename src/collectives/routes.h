@@ -10,16 +10,17 @@ MRW_PURE uint32_t mrw_route_peer(uint32_t rank, uint32_t nranks, uint32_t q, enu
 	return (rank + (way == MRW_WAY_OUT ? q : nranks - q)) % nranks;
 }
 
-/* Lanes that a transfer's chunks can use, if there are as many; 0: it goes as packets. */
+/* Chunks of a transfer; 0: it goes as packets. */
 MRW_PURE uint64_t mrw_transfer_width(const struct mrw_layout *l, uint64_t bytes, bool cuda)
 {
-	return bytes <= mrw_transfer_small(l, cuda) ? 0 : bytes / mrw_transfer_chunk_bytes(l, bytes) + 1;
+	uint64_t size = mrw_transfer_chunk_bytes(l, bytes);
+	return bytes <= mrw_transfer_small(l, cuda) ? 0 : bytes / size + (bytes % size != 0);
 }
 
-/* Lanes that a route of count transfers can use at once; width: the most of one of them. */
-MRW_PURE uint32_t mrw_route_lanes(const struct mrw_layout *l, uint64_t count, uint64_t width)
+/* Lanes of a route that its transfers up to number place, of that width, have something to do for: from the home of its first one on. */
+MRW_PURE uint32_t mrw_route_lanes(const struct mrw_layout *l, uint64_t place, uint64_t width)
 {
-	uint64_t most = count > width ? count : width;
+	uint64_t most = place + (width ? width : 1);
 	return most < l->lanes ? (uint32_t)most : l->lanes;
 }
 
@@ -27,11 +28,11 @@ MRW_PURE uint32_t mrw_route_lanes(const struct mrw_layout *l, uint64_t count, ui
 MRW_PURE uint32_t mrw_route_teams(uint32_t routes, uint32_t lanes, uint64_t self_bytes, uint32_t cap)
 {
 	uint64_t copiers = self_bytes / (64u << 10);
-	uint32_t teams = routes * lanes;
-	if (teams > cap)
-		teams = cap >= routes ? cap / routes * routes : cap;
-	copiers = copiers < cap ? copiers : cap;
-	return teams > copiers ? teams : (uint32_t)copiers;
+	uint32_t most = cap >= routes && routes > 0 ? cap / routes * routes : cap, teams = routes * lanes;
+	if (routes > 0)
+		copiers = (copiers + routes - 1) / routes * routes;
+	teams = teams > copiers ? teams : copiers < most ? (uint32_t)copiers : most;
+	return teams < most ? teams : most;
 }
 
 #endif

@@ -23,7 +23,7 @@ MRW_STATIC_ASSERT(sizeof(struct mrw_transfer) == 24, "kernel parameters are few"
 struct mrw_route {
 	uint32_t first, count; /* in the list */
 	uint8_t peer, way;
-	uint8_t wide;          /* 1: some of them travel as chunks, by several lanes */
+	uint8_t lanes;         /* that have something to do, from the home of its first transfer on */
 	uint8_t reserved;
 };
 

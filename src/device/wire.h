@@ -34,7 +34,7 @@
 #include "order.h"
 
 /* Compared at bootstrap: change it with any change of a word's place or meaning. */
-#define MRW_WIRE_VERSION 9u
+#define MRW_WIRE_VERSION 10u
 
 #ifndef MRW_MAX_RANKS         /* a simulation on paper has more */
 #define MRW_MAX_RANKS 64u    /* of a communicator */
@@ -138,7 +138,8 @@ struct mrw_lane {
 	uint64_t chunk;
 	/* Ranks on other hosts: WQEBBs behind which the request lies that used the outbox, by turn's parity and by slot. */
 	uint64_t posted_line[2], posted_chunk[MRW_LANE_SLOTS];
-	uint64_t pad1[8];
+	uint64_t base;      /* the same as first, for the team that has this number among those of its route, before it knows which lanes are its own */
+	uint64_t pad1[7];
 };
 MRW_STATIC_ASSERT(offsetof(struct mrw_lane, first) == 128, "halves in lines of their own");
 MRW_STATIC_ASSERT(sizeof(struct mrw_lane) == 256, "whole lines");

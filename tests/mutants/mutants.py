@@ -55,6 +55,7 @@ VIEW = "src/network_view.c"
 TRANSFER = "src/device/transfer.h"
 LANE = "src/collectives/lane.h"
 LANES = "src/collectives/move_transfers.h"
+ROUTES = "src/collectives/routes.h"
 EXCHANGE = "src/exchange.c"
 
 NO_REPORT = ("src/watch.c", "poison_page(comm, MRW_FAULT_REPORTED, comm->reporter, comm->rank);", "(void)0;")
@@ -218,11 +219,16 @@ MUTANTS = [
     Mutant("chunks are not observed", [(LANE, "\tmrw_observed(&h->own->count);\n", "")], ["tsan exchanges"], True),
     Mutant("no vote after a step", [(LANE, "\tok = !mrw_team_any(team, !ok);\n\tif (ok && h->step", "\tif (ok && h->step")], ["tsan exchanges", "exchanges teams"]),
     Mutant("one thread waits for an only lane", [(LANES, "if (only && mrw_team_any(team, team->index == 0 && !mrw_lane_await(m, &h, pick, seq)))", "if (only && team->index == 0 && !mrw_lane_await(m, &h, pick, seq))")], ["exchanges teams", "tsan exchanges"]),
-    Mutant("an only lane is reset while it is kept", [(LANES, "\tmrw_team_sync(team); /* where it stands is kept: whoever resets it may be another thread */\n", "")],
-           ["tsan exchanges", "exchanges teams"], extra=True),
+    Mutant("an only lane stays where it stood", [(LANES, "\tif (team->index == 0)\n\t\tmrw_stand_reset(&h);\n", "")], ["exchanges teams"]),
+    Mutant("a lane of several stays where it stood", [(LANES, "\t\t\t\t\tmrw_stand_reset(&h);\n", "")], ["exchanges"], extra=True),
     Mutant("an only lane forgets what it moved", [(LANE, "\th->own->chunks = h->chunks;\n", "")], ["exchanges"], extra=True),
     Mutant("nobody is told which lane goes on", [(TEAM, "\tmrw_team_sync(team);\n\treturn (uint32_t)", "\treturn (uint32_t)")], ["team", "exchanges teams"], extra=True),
-    Mutant("idle lanes stay behind", [(LANES, "own->first = first + r->count;", "own->first = first + (own->place ? r->count : 0);")], ["exchanges"], extra=True),
+    Mutant("idle lanes stay behind", [(LANES, "mrw_lane_shared(m, l, first) : l)->first = next;", "mrw_lane_shared(m, l, first) : l)->first = l < a->call.channels ? next : first;")], ["exchanges"], extra=True),
+    Mutant("a base goes with another team's lane", [(LANES, "mrw_lane_numbered(m, l)->base = next;", "mrw_lane_numbered(m, even ? mrw_lane_shared(m, l, first) : l)->base = next;")], ["exchanges teams", "tsan exchanges"]),
+    Mutant("lanes are shared out as if none moved on", [(LANES, "((l / m->routes + (uint32_t)first) & (m->a.layout.lanes - 1)) * m->routes", "(l / m->routes) * m->routes")],
+           ["exchanges", "exchanges teams"]),
+    Mutant("a route has a lane less than its transfers need", [(ROUTES, "uint64_t most = place + (width ? width : 1);", "uint64_t most = place + (width > 1 ? width - 1 : 1);")],
+           ["exchanges"], extra=True),
     Mutant("a pick is changed before all have been told", [(LANES, "\telse\n\t\tmrw_team_sync(team); /* all have been told */\n", "")], ["exchanges teams"]),
     Mutant("a lane is waited for alone", [(LANES, "for (; rest != 0; rest &= rest - 1) {\n\t\t\t\tuint32_t l = k * 64 + mrw_lowest_bit(rest);",
                                            "for (; rest != 0; rest = 0) {\n\t\t\t\tuint32_t l = active->word[0] ? mrw_lowest_bit(active->word[0]) : 64 + mrw_lowest_bit(active->word[1]);")],

@@ -283,9 +283,11 @@ static enum mrw_algo on_gpus(const struct mrw_select_input *in)
 	if (all_reduce && in->lines)
 		oneshot = (128 << 10) / peers;
 	else if (in->func == MRW_FUNC_REDUCE_SCATTER || in->func == MRW_FUNC_REDUCE_SCATTER_V)
-		oneshot = 600 << 10;
+		oneshot = in->nranks > 2 ? 600 << 10 : 1 << 20;
 	else if ((all_reduce || in->func == MRW_FUNC_REDUCE) && in->nranks > 2)
 		oneshot = (128 << 10) / peers;
+	else if (in->func == MRW_FUNC_REDUCE)
+		oneshot = 700 << 10;
 	if (in->bytes <= oneshot && mrw_select_can(in, MRW_ALGO_ONESHOT))
 		return MRW_ALGO_ONESHOT;
 	if (in->bytes <= lines && mrw_select_can(in, MRW_ALGO_LINES))
@@ -301,7 +303,7 @@ static void check_gpus(struct mrw_select_input *in)
 			continue;
 		for (in->bytes = 1; in->bytes < 1ull << 34; in->bytes = in->bytes * 17 / 16 + 1)
 			assert_int_equal(mrw_select(in).algo, on_gpus(in));
-		uint64_t peers = in->nranks - 1, edges[] = {(128 << 10) / peers, (256 << 10) / peers, 512 << 10, 600 << 10, 1 << 20, 2 << 20};
+		uint64_t peers = in->nranks - 1, edges[] = {(128 << 10) / peers, (256 << 10) / peers, 512 << 10, 600 << 10, 700 << 10, 1 << 20, 2 << 20};
 		for (size_t i = 0; i < COUNT(edges); i++)
 			for (in->bytes = edges[i] - 1; in->bytes <= edges[i] + 1; in->bytes++)
 				assert_int_equal(mrw_select(in).algo, on_gpus(in));

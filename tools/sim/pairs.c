@@ -42,7 +42,7 @@ uint32_t sim_move_teams(const struct mrw_args *a, uint32_t rank, uint32_t cap)
 			struct sim_move m = way == MRW_WAY_OUT ? sim_move_of(a, rank, p) : sim_move_of(a, p, rank);
 			if (!m.is)
 				continue;
-			uint32_t own = mrw_route_lanes(&a->layout, 1, mrw_transfer_width(&a->layout, m.bytes, true));
+			uint32_t own = mrw_route_lanes(&a->layout, 0, mrw_transfer_width(&a->layout, m.bytes, true));
 			if (p == rank)
 				self_bytes = m.bytes;
 			else

@@ -258,9 +258,9 @@ static void list(struct exchange *x, uint32_t r)
 		struct sim_move m = way == MRW_WAY_OUT ? sim_move_of(&sim.args, r, p) : sim_move_of(&sim.args, p, r);
 		if (!m.is)
 			continue;
-		bool wide = mrw_transfer_width(&sim.args.layout, m.bytes, sim_lanes.cuda) > 0;
+		uint32_t lanes = mrw_route_lanes(&sim.args.layout, 0, mrw_transfer_width(&sim.args.layout, m.bytes, sim_lanes.cuda));
 		of_rank[at] = transfer_of(way == MRW_WAY_OUT ? SIM_IN + m.from : SIM_OUT + m.to, m.bytes, p, way);
-		routes[part->routes++] = (struct mrw_route){at, 1, (uint8_t)p, (uint8_t)way, wide, 0};
+		routes[part->routes++] = (struct mrw_route){at, 1, (uint8_t)p, (uint8_t)way, (uint8_t)lanes, 0};
 		tell_apart(m);
 	}
 	struct sim_move m = sim_move_of(&sim.args, r, r);
