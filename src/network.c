@@ -24,6 +24,7 @@ struct mrw_network {
 	struct mrw_queue *queues;
 	struct mrw_far *far;
 	struct mrw_view view;    /* of far and queues, for kernels */
+	struct mrw_arena rings;  /* of the queue pairs; no base: they are in the host's pages */
 	struct mrw_device *device;
 	struct mrw_network_place place;
 };
@@ -192,6 +193,99 @@ static enum marrow_status open_nics(struct mrw_network *n, const struct mrw_aren
 	return MARROW_SUCCESS;
 }
 
+enum rings { RINGS_AUTO, RINGS_GPU, RINGS_HOST };
+
+static enum marrow_status read_rings(enum rings *rings)
+{
+	static const char *const names[] = {"auto", "gpu", "host"};
+	const char *text = mrw_env_string(MRW_ENV_RINGS);
+	for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++)
+		if (strcmp(text, names[i]) == 0) {
+			*rings = (enum rings)i;
+			return MARROW_SUCCESS;
+		}
+	return mrw_fail(MARROW_INVALID_ARGUMENT, "MARROW_RINGS=%.64s: neither auto, gpu nor host", text);
+}
+
+static enum marrow_status copy_rings(void *device, void *to, const void *from, uint64_t bytes)
+{
+	struct mrw_device *d = device;
+	return d->runtime->poke(d, to, from, bytes);
+}
+
+/* NIC number i has part number i. Registered is not reached: the NIC proves itself once more, from there. */
+static enum marrow_status place_one_way(struct mrw_network *n, uint32_t i, uint64_t part, bool dmabuf)
+{
+	struct mrw_queue_memory m = {.base = n->rings.base + i * part, .bytes = part, .dmabuf_fd = -1, .dmabuf_offset = i * part, .copy = copy_rings,
+				     .arg = n->device};
+	if (dmabuf)
+		MRW_TRY(n->device->runtime->arena_dmabuf(n->device, &n->rings, &m.dmabuf_fd));
+	enum marrow_status status = mrw_nic_place_queues(n->nic[i], &m);
+	if (m.dmabuf_fd >= 0)
+		close(m.dmabuf_fd); /* the registration holds the memory */
+	return status == MARROW_SUCCESS ? mrw_nic_self_test(n->nic[i]) : status;
+}
+
+/* By dma-buf, else by address, as the arena. Else the NIC's rings are where they were. */
+static enum marrow_status place(struct mrw_network *n, uint32_t i, uint64_t part, bool must)
+{
+	char dmabuf[MRW_ERROR_TEXT_BYTES / 3], peermem[MRW_ERROR_TEXT_BYTES / 3];
+	struct mrw_nic_info info;
+	unsigned long long bytes = part;
+	int32_t ordinal = n->device->info.ordinal;
+	mrw_nic_get_info(n->nic[i], &info);
+	mrw_error_quiet(true);
+	enum marrow_status by_dmabuf = place_one_way(n, i, part, true), status = by_dmabuf;
+	snprintf(dmabuf, sizeof dmabuf, "%s", mrw_error_text());
+	if (by_dmabuf != MARROW_SUCCESS)
+		status = place_one_way(n, i, part, false);
+	snprintf(peermem, sizeof peermem, "%s", mrw_error_text());
+	mrw_error_quiet(false);
+	if (by_dmabuf == MARROW_SUCCESS)
+		mrw_log(MRW_LOG_INFO, "%s: rings are in the memory of device %d (%llu bytes), by dma-buf", info.name, ordinal, bytes);
+	else if (status == MARROW_SUCCESS)
+		mrw_log(MRW_LOG_INFO, "%s: rings are in the memory of device %d (%llu bytes), by address (nvidia-peermem): %s", info.name, ordinal, bytes, dmabuf);
+	if (status == MARROW_SUCCESS)
+		return MARROW_SUCCESS;
+	if (must)
+		return mrw_fail(MARROW_UNSUPPORTED, "MARROW_RINGS=gpu, but rank %u's NIC %s does not take rings in the memory of device %d: load nvidia-peermem "
+				"(modprobe nvidia-peermem), or leave the choice to Marrow (MARROW_RINGS=auto). By dma-buf: %s; by address: %s",
+				n->place.rank, info.name, ordinal, dmabuf, peermem);
+	mrw_log(MRW_LOG_INFO, "%s: rings are in the host's memory, not in that of device %d: by dma-buf: %s; by address: %s", info.name, ordinal, dmabuf,
+		peermem);
+	MRW_TRY(mrw_nic_place_queues(n->nic[i], NULL));
+	return mrw_nic_self_test(n->nic[i]); /* if the NIC itself broke at that, this rank should not go on */
+}
+
+/* The rings of all queue pairs in one piece of the GPU's memory, if it has such and nobody has asked for the host's. */
+static enum marrow_status place_rings(struct mrw_network *n)
+{
+	const uint64_t grain = 65536; /* pages of GPUs, as drivers of NICs have them */
+	uint64_t part;
+	uint32_t links = 0;
+	enum rings rings = RINGS_AUTO;
+	MRW_TRY(read_rings(&rings));
+	if (!n->device->runtime->arena_dmabuf || rings == RINGS_HOST)
+		return MARROW_SUCCESS;
+	for (uint32_t p = 0; p < n->reach.nranks; p++)
+		links += is_far(n, p);
+	part = (links * mrw_nic_queue_bytes(n->nic[0]) + grain - 1) / grain * grain; /* queues of all NICs are alike */
+	mrw_error_quiet(rings == RINGS_AUTO);
+	enum marrow_status status = n->device->runtime->arena_new(n->device, part * n->nics, &n->rings);
+	mrw_error_quiet(false);
+	if (status != MARROW_SUCCESS) {
+		if (rings == RINGS_GPU)
+			return status;
+		mrw_log(MRW_LOG_INFO, "rank %u: rings are in the host's memory, not in that of device %d: %s", n->place.rank, n->device->info.ordinal,
+			mrw_error_text());
+		return MARROW_SUCCESS;
+	}
+	n->device->runtime->arena_seal(n->device, &n->rings);
+	for (uint32_t i = 0; i < n->nics; i++)
+		MRW_TRY(place(n, i, part, rings == RINGS_GPU));
+	return MARROW_SUCCESS;
+}
+
 /* Everything of struct mrw_far but what the peers have to say. */
 static void describe_peers(struct mrw_network *n)
 {
@@ -264,6 +358,7 @@ enum marrow_status mrw_network_open(struct mrw_network **network, const struct m
 	n->nics = count;
 	n->device = device;
 	MRW_TRY_GOTO(open_nics(n, arena));
+	MRW_TRY_GOTO(place_rings(n));
 	MRW_TRY_GOTO(make_links(n));
 	*network = n;
 	return MARROW_SUCCESS;
@@ -336,7 +431,14 @@ static enum marrow_status drain_queue(struct mrw_network *n, uint32_t k, uint64_
 		snprintf(text, bytes, "rank %u cannot see what its kernels have sent to rank %u: %s", n->place.rank, q->peer, mrw_error_text());
 		return status;
 	}
-	while (mrw_poll(q) && mrw_load_relaxed(&q->completed) != mrw_load_relaxed(&q->ready)) {
+	for (;;) {
+		status = mrw_link_pull(n->link[k]);
+		if (status != MARROW_SUCCESS) {
+			snprintf(text, bytes, "rank %u cannot see what its NIC has sent to rank %u: %s", n->place.rank, q->peer, mrw_error_text());
+			return status;
+		}
+		if (!mrw_poll(q) || mrw_load_relaxed(&q->completed) == mrw_load_relaxed(&q->ready))
+			break;
 		if (boot && mrw_boot_has_spoken(boot, q->peer))
 			return MARROW_SUCCESS;
 		if (now_ms() > until_ms) {
@@ -385,6 +487,8 @@ void mrw_network_close(struct mrw_network *network)
 			mrw_region_free(network->nic[i], &network->region[i]);
 		mrw_nic_close(network->nic[i]);
 	}
+	if (network->rings.base)
+		network->device->runtime->arena_free(network->device, &network->rings);
 	free(network->link);
 	free(network->queues);
 	free(network->far);

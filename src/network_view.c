@@ -13,12 +13,14 @@ static uint8_t *queue_at(const struct mrw_view *view, uint32_t number)
 	return view->words.base + QUEUES_AT + number * sizeof(struct mrw_queue);
 }
 
-/* Maps the pages around *word and makes *word its address in kernels. */
+/* Maps the pages around *word and makes *word its address in kernels. Where there are none to map it is. */
 static enum marrow_status map(struct mrw_view *view, void *pages, uint64_t bytes, bool registers, void *word)
 {
 	struct mrw_device *d = view->device;
 	void *device;
 	uint8_t *inside;
+	if (bytes == 0)
+		return MARROW_SUCCESS;
 	memcpy(&inside, word, sizeof inside);
 	MRW_TRY(d->runtime->pages_map(d, pages, bytes, registers, &device));
 	view->pages[view->npages++] = pages;
@@ -34,8 +36,7 @@ static enum marrow_status map_queue(struct mrw_view *view, const struct mrw_link
 	MRW_TRY(map(view, m.sq.base, m.sq.bytes, false, &q->sq));
 	MRW_TRY(map(view, m.record.base, m.record.bytes, false, &q->record));
 	MRW_TRY(map(view, m.cq.base, m.cq.bytes, false, &q->cq));
-	if (q->cq_record)
-		MRW_TRY(map(view, m.cq_record.base, m.cq_record.bytes, false, &q->cq_record));
+	MRW_TRY(map(view, m.cq_record.base, m.cq_record.bytes, false, &q->cq_record));
 	return map(view, m.doorbell.base, m.doorbell.bytes, true, &q->doorbell);
 }
 
@@ -50,7 +51,7 @@ static enum marrow_status make(struct mrw_view *view, const struct mrw_far *far,
 		struct mrw_queue *q = (struct mrw_queue *)(void *)(image + QUEUES_AT) + k;
 		if (!links[k])
 			continue;
-		*q = queues[k];
+		mrw_link_get_queue(links[k], q);
 		MRW_TRY(map_queue(view, links[k], q));
 	}
 	for (uint32_t p = 0; p < MRW_MAX_RANKS; p++)

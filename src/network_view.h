@@ -1,7 +1,7 @@
 /* network_view.h - a rank's queue pairs as its kernels see them.
  *
  * Host target: kernels see what the host sees; nothing is made. A GPU: the counters of a queue, which its blocks share, are in the GPU's
- * memory; rings, records and completions are in the host's pages, where the NIC has them, and the doorbell is the NIC's register.
+ * memory; rings, records and completions are there too or in the host's pages, where the NIC has them (nic.h), and the doorbell is the NIC's register.
  * Whoever closes a queue pair fetches its counters first. */
 #ifndef MRW_NETWORK_VIEW_H
 #define MRW_NETWORK_VIEW_H

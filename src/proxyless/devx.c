@@ -1,4 +1,4 @@
-/* devx.c - queues made by device commands: rings and records in memory of the link's own.
+/* devx.c - queues made by device commands: rings and records in memory of the link's own, or in a part of a GPU's (queue_memory.c).
  *
  * Two blocks of pages a link: the send ring with its doorbell records behind it, and the completion ring with its. A completion ring has an
  * entry for each slot, so it cannot overrun. A collapsed one is as large although only its first entry is ever written: that is how the
@@ -46,40 +46,46 @@ static uint64_t page_bytes(void)
 	return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* A ring of bytes and a page of records behind it. */
-static uint64_t block_bytes(uint64_t bytes)
+uint64_t mrw_ring_bytes(const struct mrw_nic *nic)
 {
-	uint64_t page = page_bytes();
+	uint64_t page = page_bytes(), bytes = (uint64_t)nic->config.slots * MRW_WQEBB_BYTES;
 
-	return (bytes + page - 1) / page * page + page;
+	return (bytes + page - 1) / page * page;
 }
 
-static uint8_t *block_new(uint64_t bytes)
+uint64_t mrw_block_bytes(const struct mrw_nic *nic)
 {
-	uint8_t *block = mmap(NULL, block_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return mrw_ring_bytes(nic) + page_bytes();
+}
+
+static uint8_t *block_new(const struct mrw_nic *nic)
+{
+	uint64_t bytes = mrw_block_bytes(nic);
+	uint8_t *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (block == MAP_FAILED)
 		return NULL;
 	/* Copied on write, the NIC would keep the child's or the parent's page, whoever wrote second. */
-	madvise(block, block_bytes(bytes), MADV_DONTFORK);
+	madvise(block, bytes, MADV_DONTFORK);
 	return block;
 }
 
-static void name_block(struct mrw_link *link, bool completions, uint8_t *block, uint64_t bytes)
+/* What the GPU must reach of the host's. */
+static void name_memory(struct mrw_link *link)
 {
-	uint64_t page = page_bytes(), ring = block_bytes(bytes) - page;
+	uint64_t page = page_bytes(), ring = mrw_ring_bytes(link->nic);
+	struct mrw_link_memory *m = &link->memory;
 
-	if (completions) {
-		link->memory.cq.base = block;
-		link->memory.cq.bytes = ring;
-		link->memory.cq_record.base = block + ring;
-		link->memory.cq_record.bytes = link->nic->config.collapsed ? 0 : page;
-	} else {
-		link->memory.sq.base = block;
-		link->memory.sq.bytes = ring;
-		link->memory.record.base = block + ring;
-		link->memory.record.bytes = page;
-	}
+	mrw_pages_around(link->uar->reg_addr, 8, &m->doorbell.base, &m->doorbell.bytes);
+	if (link->placed)
+		return;
+	m->sq.base = link->sq_block;
+	m->cq.base = link->cq_block;
+	m->sq.bytes = m->cq.bytes = ring;
+	m->record.base = link->sq_block + ring;
+	m->record.bytes = page;
+	m->cq_record.base = link->cq_block + ring;
+	m->cq_record.bytes = link->nic->config.collapsed ? 0 : page;
 }
 
 static bool refused(const struct mrw_link *link, char *why, const struct command *c, const char *what)
@@ -98,25 +104,45 @@ static bool refused(const struct mrw_link *link, char *why, const struct command
 	return false;
 }
 
+/* A part of the memory where the NIC's queues are placed, as the host's copies are: nothing of who had it before. */
+static bool place(struct mrw_link *link, char *why)
+{
+	const struct mrw_queue_memory *m = &link->nic->place.memory;
+	uint64_t block = mrw_block_bytes(link->nic);
+
+	link->placed = mrw_place_take(link->nic);
+	if (!link->placed) {
+		snprintf(why, MRW_WHY_BYTES, "%s: the memory for rings holds %u queue pairs, which are there", link->nic->info.name, link->nic->place.parts);
+		return false;
+	}
+	if (m->copy(m->arg, link->placed, link->sq_block, block) == MARROW_SUCCESS &&
+	    m->copy(m->arg, link->placed + block, link->cq_block, block) == MARROW_SUCCESS)
+		return true;
+	snprintf(why, MRW_WHY_BYTES, "%s: preparing the rings of a queue pair: %s", link->nic->info.name, mrw_error_text());
+	return false;
+}
+
 static bool make_memory(struct mrw_link *link, char *why)
 {
 	const struct mrw_verbs *v = link->nic->verbs;
-	uint64_t ring = (uint64_t)link->nic->config.slots * MRW_WQEBB_BYTES;
-	uint8_t *sq = block_new(ring), *cq = block_new(ring);
+	uint64_t block = mrw_block_bytes(link->nic);
 
-	if (sq)
-		name_block(link, false, sq, ring);
-	if (cq)
-		name_block(link, true, cq, ring);
-	if (!sq || !cq)
+	link->sq_block = block_new(link->nic);
+	link->cq_block = block_new(link->nic);
+	if (!link->sq_block || !link->cq_block)
 		return refused(link, why, NULL, "mapping memory for a queue pair");
-	memset(cq, 0xff, ring); /* no entry is valid */
-	link->sq_umem = v->umem_reg(link->nic->context, sq, block_bytes(ring), IBV_ACCESS_LOCAL_WRITE);
-	if (!link->sq_umem)
-		return refused(link, why, NULL, "registering a send ring");
-	link->cq_umem = v->umem_reg(link->nic->context, cq, block_bytes(ring), IBV_ACCESS_LOCAL_WRITE);
-	if (!link->cq_umem)
-		return refused(link, why, NULL, "registering a completion ring");
+	memset(link->cq_block, 0xff, mrw_ring_bytes(link->nic)); /* no entry is valid */
+	if (link->nic->place.umem) {
+		if (!place(link, why))
+			return false;
+	} else {
+		link->sq_umem = v->umem_reg(link->nic->context, link->sq_block, block, IBV_ACCESS_LOCAL_WRITE);
+		if (!link->sq_umem)
+			return refused(link, why, NULL, "registering a send ring");
+		link->cq_umem = v->umem_reg(link->nic->context, link->cq_block, block, IBV_ACCESS_LOCAL_WRITE);
+		if (!link->cq_umem)
+			return refused(link, why, NULL, "registering a completion ring");
+	}
 	/* Uncached where the kernel gives such a page away: one store, one doorbell. */
 	link->uar = v->alloc_uar(link->nic->context, MLX5DV_UAR_ALLOC_TYPE_NC);
 	if (!link->uar)
@@ -126,20 +152,37 @@ static bool make_memory(struct mrw_link *link, char *why)
 	return true;
 }
 
+/* Where a block lies for the device: a umem of its own from its begin, or a part of the one that has all. */
+struct where {
+	uint32_t umem;
+	uint64_t offset;
+};
+
+static struct where find_block(const struct mrw_link *link, bool completions)
+{
+	const struct mrw_place *p = &link->nic->place;
+
+	if (!link->placed)
+		return (struct where){(completions ? link->cq_umem : link->sq_umem)->umem_id, 0};
+	return (struct where){p->umem->umem_id, (uint64_t)(link->placed - p->memory.base) + (completions ? mrw_block_bytes(link->nic) : 0)};
+}
+
 static bool make_cq(struct mrw_link *link, char *why, uint32_t *number)
 {
 	const struct mrw_nic *nic = link->nic;
 	struct command c;
 	uint8_t *cqc = begin(&c, MRW_PRM_CREATE_CQ);
+	struct where block = find_block(link, true);
 	uint32_t eqn = 0;
 
 	if (nic->verbs->query_eqn(nic->context, 0, &eqn))
 		return refused(link, why, NULL, "asking for an event queue");
-	mrw_prm_set(c.in, MRW_PRM_CQ_UMEM, link->cq_umem->umem_id);
+	mrw_prm_set(c.in, MRW_PRM_CQ_UMEM, block.umem);
+	mrw_prm_set(c.in, MRW_PRM_CQ_UMEM_OFFSET, block.offset);
 	mrw_prm_set(c.in, MRW_PRM_CQ_UMEM_VALID, 1);
 	mrw_prm_set(cqc, MRW_PRM_CQC_RECORD_UMEM_VALID, 1);
-	mrw_prm_set(cqc, MRW_PRM_CQC_RECORD_UMEM, link->cq_umem->umem_id);
-	mrw_prm_set(cqc, MRW_PRM_CQC_RECORD_OFFSET, link->memory.cq.bytes);
+	mrw_prm_set(cqc, MRW_PRM_CQC_RECORD_UMEM, block.umem);
+	mrw_prm_set(cqc, MRW_PRM_CQC_RECORD_OFFSET, block.offset + mrw_ring_bytes(nic));
 	mrw_prm_set(cqc, MRW_PRM_CQC_COLLAPSED, nic->config.collapsed != 0);
 	mrw_prm_set(cqc, MRW_PRM_CQC_IGNORE_OVERRUN, nic->config.collapsed != 0);
 	mrw_prm_set(cqc, MRW_PRM_CQC_LOG_SIZE, log_of(nic->config.slots));
@@ -158,8 +201,10 @@ static bool make_qp(struct mrw_link *link, char *why, uint32_t cq_number)
 	const struct mrw_nic *nic = link->nic;
 	struct command c;
 	uint8_t *qpc = begin(&c, MRW_PRM_CREATE_QP);
+	struct where block = find_block(link, false);
 
-	mrw_prm_set(c.in, MRW_PRM_QP_UMEM, link->sq_umem->umem_id);
+	mrw_prm_set(c.in, MRW_PRM_QP_UMEM, block.umem);
+	mrw_prm_set(c.in, MRW_PRM_QP_UMEM_OFFSET, block.offset);
 	mrw_prm_set(c.in, MRW_PRM_QP_UMEM_VALID, 1);
 	mrw_prm_set(qpc, MRW_PRM_QPC_MIGRATION, MIGRATED);
 	mrw_prm_set(qpc, MRW_PRM_QPC_PD, nic->pdn);
@@ -171,8 +216,8 @@ static bool make_qp(struct mrw_link *link, char *why, uint32_t cq_number)
 	mrw_prm_set(qpc, MRW_PRM_QPC_SEND_CQ, cq_number);
 	mrw_prm_set(qpc, MRW_PRM_QPC_RECEIVE_CQ, cq_number);
 	mrw_prm_set(qpc, MRW_PRM_QPC_RECORD_UMEM_VALID, 1);
-	mrw_prm_set(qpc, MRW_PRM_QPC_RECORD_UMEM, link->sq_umem->umem_id);
-	mrw_prm_set(qpc, MRW_PRM_QPC_RECORD_OFFSET, link->memory.sq.bytes);
+	mrw_prm_set(qpc, MRW_PRM_QPC_RECORD_UMEM, block.umem);
+	mrw_prm_set(qpc, MRW_PRM_QPC_RECORD_OFFSET, block.offset + mrw_ring_bytes(nic));
 	link->qp_object = nic->verbs->obj_create(nic->context, c.in, sizeof c.in, c.out, sizeof c.out);
 	if (!link->qp_object)
 		return refused(link, why, &c, "making a queue pair");
@@ -209,6 +254,7 @@ static bool move_to_init(struct mrw_link *link, char *why)
 bool mrw_devx_make(struct mrw_link *link, char why[MRW_WHY_BYTES])
 {
 	struct mrw_queue *queue = link->queue;
+	uint64_t ring = mrw_ring_bytes(link->nic);
 	uint32_t cq_number;
 
 	if (!make_memory(link, why) || !make_cq(link, why, &cq_number) || !make_qp(link, why, cq_number) ||
@@ -216,13 +262,13 @@ bool mrw_devx_make(struct mrw_link *link, char why[MRW_WHY_BYTES])
 		mrw_devx_free(link);
 		return false;
 	}
-	mrw_pages_around(link->uar->reg_addr, 8, &link->memory.doorbell.base, &link->memory.doorbell.bytes);
-	queue->sq = link->memory.sq.base;
-	queue->record = (uint32_t *)link->memory.record.base + 1; /* the first is the receive queue's */
-	queue->doorbell = link->uar->reg_addr;
-	queue->cq = link->memory.cq.base;
+	name_memory(link);
+	queue->sq = link->sq_block;
+	queue->record = (uint32_t *)(void *)(link->sq_block + ring) + 1; /* the first is the receive queue's */
+	queue->doorbell = link->placed ? &link->bell : link->uar->reg_addr;
+	queue->cq = link->cq_block;
 	queue->slots = link->nic->config.slots;
-	queue->cq_record = link->nic->config.collapsed ? NULL : link->memory.cq_record.base;
+	queue->cq_record = link->nic->config.collapsed ? NULL : (uint32_t *)(void *)(link->cq_block + ring);
 	queue->cq_slots = link->nic->config.collapsed ? 1 : queue->slots;
 	return true;
 }
@@ -364,7 +410,7 @@ static void destroyed(const struct mrw_link *link, int failure, const char *what
 void mrw_devx_free(struct mrw_link *link)
 {
 	const struct mrw_verbs *v = link->nic->verbs;
-	uint64_t ring = (uint64_t)link->nic->config.slots * MRW_WQEBB_BYTES;
+	uint64_t block = mrw_block_bytes(link->nic);
 
 	if (link->qp_object)
 		destroyed(link, v->obj_destroy(link->qp_object), "device object");
@@ -376,10 +422,13 @@ void mrw_devx_free(struct mrw_link *link)
 		destroyed(link, v->umem_dereg(link->cq_umem), "completion ring");
 	if (link->sq_umem)
 		destroyed(link, v->umem_dereg(link->sq_umem), "send ring");
-	if (link->memory.cq.base)
-		munmap(link->memory.cq.base, block_bytes(ring));
-	if (link->memory.sq.base)
-		munmap(link->memory.sq.base, block_bytes(ring));
+	if (link->placed)
+		mrw_place_give(link->nic, link->placed);
+	if (link->cq_block)
+		munmap(link->cq_block, block);
+	if (link->sq_block)
+		munmap(link->sq_block, block);
+	link->sq_block = link->cq_block = link->placed = NULL;
 	link->qp_object = link->cq_object = NULL;
 	link->cq_umem = link->sq_umem = NULL;
 	link->uar = NULL;

@@ -7,6 +7,15 @@
 
 enum { MRW_WHY_BYTES = 512 };
 
+/* Where queues are placed: a part for each, send block before completion block. */
+struct mrw_place {
+	struct mrw_queue_memory memory;  /* base NULL: in the host's pages */
+	struct mlx5dv_devx_umem *umem;   /* all of it */
+	uint32_t parts;
+	bool *taken;                     /* by part */
+	uint8_t *pulled;                 /* room for a completion ring, beside the one in the link */
+};
+
 struct mrw_nic {
 	const struct mrw_verbs *verbs;
 	struct ibv_context *context;
@@ -19,6 +28,7 @@ struct mrw_nic {
 	uint32_t reads_out, reads_in; /* reads and atomics under way on a queue pair, at most 16 */
 	bool devx;
 	uint32_t links;               /* that exist */
+	struct mrw_place place;
 	char trouble[256];
 };
 
@@ -37,7 +47,10 @@ struct mrw_link {
 	bool devx, connected;
 	struct mrw_link_memory memory;
 	/* DEVX */
-	struct mlx5dv_devx_umem *sq_umem, *cq_umem;
+	uint8_t *sq_block, *cq_block; /* pages of the host: the rings and records themselves, or the host's copies */
+	uint8_t *placed;              /* what they are copies of; NULL: they are themselves */
+	uint64_t bell;                /* of a placed link: what the host has rung, until it is pushed */
+	struct mlx5dv_devx_umem *sq_umem, *cq_umem; /* NULL where placed */
 	struct mlx5dv_devx_uar *uar;
 	struct mlx5dv_devx_obj *cq_object, *qp_object;
 	/* verbs */
@@ -56,6 +69,13 @@ enum marrow_status mrw_verbs_make(struct mrw_link *link);
 enum marrow_status mrw_verbs_connect(struct mrw_link *link, const struct mrw_path *path);
 void mrw_verbs_stop(struct mrw_link *link);
 void mrw_verbs_free(struct mrw_link *link);
+
+/* A ring of slots slots, or of as many completions, and the page of records behind it. */
+uint64_t mrw_ring_bytes(const struct mrw_nic *nic);
+uint64_t mrw_block_bytes(const struct mrw_nic *nic);
+/* queue_memory.c: a part of nic->place, NULL: none is left; and back. */
+uint8_t *mrw_place_take(struct mrw_nic *nic);
+void mrw_place_give(struct mrw_nic *nic, const uint8_t *part);
 
 /* What routers spread flows by, as a flow label of 20 bits that is never 0: for 0 libmlx5 draws one, from a seed that threads share without a
  * lock. */

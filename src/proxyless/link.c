@@ -28,7 +28,7 @@ static enum marrow_status make(struct mrw_link *link)
 		link->devx = mrw_devx_make(link, why);
 		if (link->devx)
 			return MARROW_SUCCESS;
-		if (nic->config.queues == MRW_QUEUES_DEVX)
+		if (nic->config.queues == MRW_QUEUES_DEVX || nic->place.umem)
 			return mrw_fail(MARROW_SYSTEM_ERROR, "a queue pair for rank %u: %s", link->queue->peer, why);
 		mrw_log(MRW_LOG_INFO, "no queue pair by device commands, verbs make it: %s", why);
 		/* Those made so far stay as they are. */
@@ -115,8 +115,9 @@ enum marrow_status mrw_link_connect(struct mrw_link *link, const struct mrw_link
 	memcpy(path.gid, peer->gid, sizeof path.gid);
 	MRW_TRY(link->devx ? mrw_devx_connect(link, &path) : mrw_verbs_connect(link, &path));
 	link->connected = true;
-	mrw_log(MRW_LOG_DEBUG, "%s port %u: queue pair 0x%x (%u slots, %s) to rank %u's %.31s 0x%x, MTU %u", info->name,
-		info->port, link->qpn, link->queue->slots, link->devx ? "DEVX" : "verbs", rank, peer->device, peer->qpn,
+	mrw_log(MRW_LOG_DEBUG, "%s port %u: queue pair 0x%x (%u slots, %s%s) to rank %u's %.31s 0x%x, MTU %u", info->name,
+		info->port, link->qpn, link->queue->slots, link->devx ? "DEVX" : "verbs",
+		link->placed ? ", rings in GPU memory" : "", rank, peer->device, peer->qpn,
 		mtu);
 	return MARROW_SUCCESS;
 }
@@ -145,11 +146,18 @@ static bool is_drained(const struct mrw_queue *q, uint64_t *consumed)
 	}
 }
 
-static void drain(const struct mrw_link *link)
+static void drain(struct mrw_link *link)
 {
 	uint64_t consumed = link->queue->consumed, end = mrw_clock_ns() + DRAIN_NS;
 
-	while (!is_drained(link->queue, &consumed)) {
+	for (;;) {
+		if (mrw_link_pull(link) != MARROW_SUCCESS) {
+			mrw_log(MRW_LOG_WARN, "%s: queue pair 0x%x to rank %u goes unseen: %s", link->nic->info.name, link->qpn, link->queue->peer,
+				mrw_error_text());
+			return;
+		}
+		if (is_drained(link->queue, &consumed))
+			return;
 		if (mrw_clock_ns() > end) {
 			mrw_log(MRW_LOG_WARN,
 				"%s: queue pair 0x%x to rank %u still has requests under way after a second in the error state",

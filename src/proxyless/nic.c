@@ -267,6 +267,8 @@ void mrw_nic_close(struct mrw_nic *nic)
 {
 	if (!nic)
 		return;
+	if (nic->context)
+		(void)mrw_nic_place_queues(nic, NULL);
 	if (nic->pd) {
 		int error = nic->verbs->dealloc_pd(nic->pd);
 

@@ -57,6 +57,23 @@ enum marrow_status mrw_nic_self_test(struct mrw_nic *nic);
  * blocks. */
 const char *mrw_nic_trouble(struct mrw_nic *nic);
 
+/* Memory for rings and records that the host cannot touch: a GPU's. Kernels write requests and poll completions without crossing PCIe, and the
+ * NIC reads and writes them there as it does the arena. */
+struct mrw_queue_memory {
+	uint8_t *base;          /* whole pages; the address is that of kernels, and of a NIC's driver that knows GPUs (nvidia-peermem) */
+	uint64_t bytes;
+	int dmabuf_fd;          /* -1: by address; needed for the call only */
+	uint64_t dmabuf_offset; /* of base in it */
+	/* Between it and the host's memory; done on return. */
+	enum marrow_status (*copy)(void *arg, void *to, const void *from, uint64_t bytes);
+	void *arg;
+};
+/* What one link takes of such memory. */
+uint64_t mrw_nic_queue_bytes(const struct mrw_nic *nic);
+/* Links made from now on have their rings and records in memory (copied), or are not made. It must be free of links, and so must what
+ * was there before; NULL: links are in the host's memory again. MARROW_UNSUPPORTED: queues are made by verbs, or libmlx5 is too old for the dma-buf. */
+enum marrow_status mrw_nic_place_queues(struct mrw_nic *nic, const struct mrw_queue_memory *memory);
+
 struct mrw_region {
 	struct mrw_region_handle *handle;
 	uint64_t address, bytes;
@@ -73,19 +90,27 @@ struct mrw_link_address {
 	uint8_t gid[16];
 	char device[32];
 };
-/* A queue pair in INIT and its queue for kernels; connect brings it to RTS. Rings lie in page-aligned host memory of the link's own.
- * link->queue is *queue, filled. */
+/* A queue pair in INIT and its queue for the host, and where they share its memory for kernels; connect brings it to RTS. Rings lie in
+ * page-aligned host memory of the link's own, or where mrw_nic_place_queues() says: then *queue has the host's copies of them. Its first user is
+ * the host, who posts to the copies and calls push and pull around it, or kernels; after them the host only pulls. */
 enum marrow_status mrw_link_new(struct mrw_nic *nic, uint32_t peer_rank, struct mrw_queue *queue, struct mrw_link **link);
 void mrw_link_get_address(const struct mrw_link *link, struct mrw_link_address *address);
-/* What a GPU must be able to reach: rings and records (rdma libraries may keep several queues' records in one page), and the page with
- * the doorbell register. bytes are whole pages. */
+/* What a GPU must be able to reach of the host's: rings and records (rdma libraries may keep several queues' records in one page), and the
+ * page with the doorbell register. bytes are whole pages; 0: nothing (cq_record where collapsed; all but the doorbell of a link that was placed). */
 struct mrw_link_memory {
 	struct {
 		void *base;
 		uint64_t bytes;
-	} sq, record, cq, cq_record, doorbell; /* cq_record: 0 bytes where collapsed */
+	} sq, record, cq, cq_record, doorbell;
 };
 void mrw_link_get_memory(const struct mrw_link *link, struct mrw_link_memory *memory);
+/* The link's queue as kernels are to have it, but that what get_memory() names is at the host's addresses. */
+void mrw_link_get_queue(const struct mrw_link *link, struct mrw_queue *queue);
+bool mrw_link_is_placed(const struct mrw_link *link);
+/* Of a link that was placed, else nothing: hands on what the host has posted and consumed, and rings / brings completions to the host's copy.
+ * Who polls on the host pulls before. */
+enum marrow_status mrw_link_push(struct mrw_link *link);
+enum marrow_status mrw_link_pull(struct mrw_link *link);
 /* Both ends use the smaller MTU; PSNs and the peer's address come from what was exchanged. Once. */
 enum marrow_status mrw_link_connect(struct mrw_link *link, const struct mrw_link_address *peer);
 /* To the error state, drained for up to a second, destroyed. NULL is fine. */

@@ -63,6 +63,19 @@ const char *mrw_nic_trouble(struct mrw_nic *nic)
 	return NULL;
 }
 
+uint64_t mrw_nic_queue_bytes(const struct mrw_nic *nic)
+{
+	(void)nic;
+	return 0;
+}
+
+enum marrow_status mrw_nic_place_queues(struct mrw_nic *nic, const struct mrw_queue_memory *memory)
+{
+	(void)nic;
+	(void)memory;
+	return unsupported();
+}
+
 enum marrow_status mrw_region_new(struct mrw_nic *nic, void *memory, uint64_t bytes, int dmabuf_fd,
 				  struct mrw_region *region)
 {
@@ -100,6 +113,30 @@ void mrw_link_get_memory(const struct mrw_link *link, struct mrw_link_memory *me
 {
 	(void)link;
 	memset(memory, 0, sizeof *memory);
+}
+
+void mrw_link_get_queue(const struct mrw_link *link, struct mrw_queue *queue)
+{
+	(void)link;
+	memset(queue, 0, sizeof *queue);
+}
+
+bool mrw_link_is_placed(const struct mrw_link *link)
+{
+	(void)link;
+	return false;
+}
+
+enum marrow_status mrw_link_push(struct mrw_link *link)
+{
+	(void)link;
+	return unsupported();
+}
+
+enum marrow_status mrw_link_pull(struct mrw_link *link)
+{
+	(void)link;
+	return unsupported();
 }
 
 enum marrow_status mrw_link_connect(struct mrw_link *link, const struct mrw_link_address *peer)

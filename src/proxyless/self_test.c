@@ -1,4 +1,5 @@
-/* self_test.c - is the way from a doorbell to memory and back what it should be? A queue pair of the NIC writes to itself. */
+/* self_test.c - is the way from a doorbell to memory and back what it should be? A queue pair of the NIC writes to itself, from rings where links
+ * have theirs now. */
 #include "inside.h"
 
 #include <sys/mman.h>
@@ -19,14 +20,19 @@ static uint64_t pattern(uint32_t round, uint64_t word)
 	return (word + 1) * 0x9e3779b97f4a7c15ull ^ (uint64_t)round << 56;
 }
 
+static const char *rings(const struct test *t)
+{
+	return t->link && mrw_link_is_placed(t->link) ? " with rings in GPU memory" : "";
+}
+
 static enum marrow_status completion_failed(struct test *t)
 {
 	uint64_t failed = mrw_load_relaxed(&t->queue.failed);
 	const char *trouble = mrw_nic_trouble(t->nic);
 
 	return mrw_fail(MARROW_SYSTEM_ERROR,
-			"%s: the self test's write to the NIC itself failed: %s (syndrome 0x%x, vendor 0x%x)%s%s",
-			t->nic->info.name, mrw_syndrome_text(mrw_fault_syndrome(failed)), mrw_fault_syndrome(failed),
+			"%s: the self test's write to the NIC itself%s failed: %s (syndrome 0x%x, vendor 0x%x)%s%s",
+			t->nic->info.name, rings(t), mrw_syndrome_text(mrw_fault_syndrome(failed)), mrw_fault_syndrome(failed),
 			mrw_fault_vendor(failed), trouble ? "; " : "", trouble ? trouble : "");
 }
 
@@ -38,19 +44,19 @@ static enum marrow_status nothing_came(struct test *t, bool flag, bool completio
 	if (flag)
 		return mrw_fail(
 			MARROW_SYSTEM_ERROR,
-			"%s: the self test's data arrived, but no completion within 5 s: completion entries do not reach memory",
-			name);
+			"%s: the self test's data arrived, but no completion within 5 s%s: completion entries do not reach memory",
+			name, rings(t));
 	if (completion)
 		return mrw_fail(
 			MARROW_SYSTEM_ERROR,
-			"%s: the self test's write is complete, but its flag is not in memory: writes of the NIC end elsewhere "
+			"%s: the self test's write is complete, but its flag is not in memory%s: writes of the NIC end elsewhere "
 			"(IOMMU translation, PCIe access control)",
-			name);
+			name, rings(t));
 	return mrw_fail(
 		MARROW_SYSTEM_ERROR,
-		"%s: the self test saw neither data nor completion within 5 s: the doorbell does not reach the NIC, or "
-		"packets to itself do not come back (port %u, MTU %u)",
-		name, t->nic->info.port, t->nic->info.mtu);
+		"%s: the self test%s saw neither data nor completion within 5 s: %s, or packets to itself do not come back (port %u, MTU %u)",
+		name, rings(t), rings(t)[0] ? "the NIC does not read requests there (IOMMU translation, PCIe access control)" : "the doorbell does not reach the NIC",
+		t->nic->info.port, t->nic->info.mtu);
 }
 
 enum { FLAG, COMPLETION, POLLS_A_LOOK = 4096 };
@@ -62,6 +68,7 @@ static enum marrow_status wait_for(struct test *t, int what, uint32_t round, uin
 	uint64_t until = mrw_clock_ns() + PATIENCE_NS;
 
 	for (uint32_t spins = 0;; spins++) {
+		MRW_TRY(mrw_link_pull(t->link));
 		bool done = mrw_poll_done(&t->queue, index), seen = mrw_load_relaxed(flag) == round;
 
 		if (what == FLAG ? seen : done)
@@ -96,6 +103,7 @@ static enum marrow_status one_round(struct test *t, uint32_t round, uint32_t byt
 	mrw_wqe_write_word(mrw_post_slot(q, first + 1), first + 1, q->qpn, true, t->region.address + FLAG_AT,
 			   t->region.rkey, round);
 	mrw_post_ready(q, first, 2);
+	MRW_TRY(mrw_link_push(t->link));
 	MRW_TRY(wait_for(t, FLAG, round, first + 1));
 	for (uint32_t i = 0; i < bytes / 8; i++)
 		if (target[i] != pattern(round, i))

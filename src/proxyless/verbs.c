@@ -57,6 +57,7 @@ static void fill(void)
 #define MRW_X(field, symbol) find(library, #symbol, &table.field);
 	MRW_DMABUF_LIST(MRW_X)
 #undef MRW_X
+	find(provider, "mlx5dv_devx_umem_reg_ex", &table.umem_reg_in);
 }
 
 enum marrow_status mrw_verbs_load(const struct mrw_verbs **verbs)

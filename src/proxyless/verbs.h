@@ -46,6 +46,17 @@
 	X(obj_destroy, mlx5dv_devx_obj_destroy)
 /* NULL where missing. */
 #define MRW_DMABUF_LIST(X) X(reg_dmabuf_mr, ibv_reg_dmabuf_mr)
+/* So is mlx5dv_devx_umem_reg_ex, which headers of the age of the others do not have: its ABI. dma-bufs came later than the function, which then
+ * says EOPNOTSUPP. */
+struct mrw_umem_in {
+	void *address;           /* where the dma-buf's part begins in it, with one */
+	size_t bytes;
+	uint32_t access;
+	uint64_t page_sizes;     /* bits: those that it may be mapped by */
+	uint64_t mask;
+	int dmabuf_fd;
+};
+#define MRW_UMEM_DMABUF 1u       /* mask: dmabuf_fd counts */
 
 struct mrw_verbs {
 #define MRW_X(field, symbol) __typeof__(symbol) *field;
@@ -54,6 +65,7 @@ struct mrw_verbs {
 	MRW_DEVX_LIST(MRW_X)
 	MRW_DMABUF_LIST(MRW_X)
 #undef MRW_X
+	struct mlx5dv_devx_umem *(*umem_reg_in)(struct ibv_context *context, struct mrw_umem_in *in);
 	bool has_devx;
 };
 

@@ -1,8 +1,8 @@
 /* stand_in.c - what a target with memory of its own asks of the network, on a machine without a GPU: the host target with the CUDA target's
- * steps put in. Queues lie in a second memory and are read back, pages are mapped, the arena is exported; each of these can fail.
+ * steps put in. Queues lie in a second memory and are read back, their rings in a third, pages are mapped, memory is exported; each of these can fail.
  *
- * stand_in [--cuda LIBRARY] [CASE]: two ranks as threads, a host each; below marrow-softnic run --hosts 2. LIBRARY: softnic/test/fake_cuda.h's, for the one
- * case whose memory is nowhere. Doorbells are looked at late: what a rank leaves behind is still on its way when it goes. */
+ * stand_in [--cuda LIBRARY] [CASE]: two ranks as threads, a host each; below marrow-softnic run --hosts 2. LIBRARY: softnic/test/fake_cuda.h's, for the
+ * cases whose memory is nowhere. Doorbells are looked at late: what a rank leaves behind is still on its way when it goes. */
 #include "support/hosts.h"
 
 #include "comm.h"
@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { RANKS = 2, COUNT = 30000, MAPS_A_RANK = 5, PARTINGS = 3, CALLS = 16, TIMEOUT_MS = 10000, ASTRAY = 65536 };
+enum { RANKS = 2, COUNT = 30000, MAPS_A_RANK = 5, PARTINGS = 3, CALLS = 16, TIMEOUT_MS = 10000, ASTRAY = 65536, ARENA = 1, RINGS = 2 };
 #define FAR_AWAY 0x800000000000ull /* pages are moved there for kernels in the case that looks at addresses: no host address is */
 
 /* softnic/test/fake_cuda.h's: memory that no CPU can touch. */
@@ -28,9 +28,10 @@ static struct {
 	/* what goes wrong */
 	int no_dmabuf, nowhere, far_away;
 	int astray;                     /* rank 0's writes end elsewhere in the other arena */
+	int rings_nowhere, no_rings, deaf_rings; /* no CPU can touch them, there are none, records do not get there */
 	uint32_t fail_map;              /* number of the map that fails, from 1 */
 	/* what happened; atomic */
-	uint32_t spans, exports, maps, unmaps, images, arenas;
+	uint32_t spans, exports, maps, unmaps, images, arenas, rings, ring_copies;
 	uint32_t wrong;
 	uint32_t root;
 	fake_cuda_alloc *alloc;
@@ -54,6 +55,8 @@ static void fail(const char *text)
 	} while (0)
 
 static struct mrw_runtime stand_in;
+static _Thread_local uint32_t made;                     /* arenas of this rank: its own, that of the rings, that of the counters */
+static _Thread_local const uint8_t *rings_begin, *rings_end;
 
 static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int32_t local_rank)
 {
@@ -72,10 +75,20 @@ static enum marrow_status span(struct mrw_device *d)
 
 static enum marrow_status arena_new(struct mrw_device *d, uint64_t bytes, struct mrw_arena *arena)
 {
+	bool rings = ++made == RINGS && strcmp(getenv("MARROW_RINGS"), "host") != 0;
 	EXPECT(d->spans);
+	if (rings && t.no_rings)
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "this stand-in has no memory for rings");
 	add(&t.arenas, 1);
-	if (!t.nowhere)
-		return mrw_host_runtime.arena_new(d, bytes, arena);
+	if (!(made == ARENA && t.nowhere) && !(rings && t.rings_nowhere)) {
+		MRW_TRY(mrw_host_runtime.arena_new(d, bytes, arena));
+		if (rings) {
+			rings_begin = arena->base;
+			rings_end = arena->base + bytes;
+		}
+		add(&t.rings, rings);
+		return MARROW_SUCCESS;
+	}
 	memset(arena, 0, sizeof *arena);
 	arena->bytes = arena->mapped = bytes;
 	arena->base = (uint8_t *)(uintptr_t)t.alloc(bytes, 0);
@@ -87,10 +100,9 @@ static void arena_free(struct mrw_device *d, struct mrw_arena *arena)
 {
 	if (arena->base)
 		add(&t.arenas, ~0u);
-	if (t.nowhere)
-		arena->base = NULL;
-	else
+	if (arena->handle)
 		mrw_host_runtime.arena_free(d, arena);
+	arena->base = NULL;
 }
 
 static enum marrow_status arena_dmabuf(struct mrw_device *d, const struct mrw_arena *arena, int *fd)
@@ -128,6 +140,11 @@ static void pages_unmap(struct mrw_device *d, void *pages)
 	add(&t.unmaps, 1);
 }
 
+static bool in_rings(const void *p)
+{
+	return (const uint8_t *)p >= rings_begin && (const uint8_t *)p < rings_end;
+}
+
 /* The image of far and queues, as kernels would find it. */
 static void check_image(const uint8_t *image, const void *base)
 {
@@ -146,9 +163,12 @@ static void check_image(const uint8_t *image, const void *base)
 		peers++;
 		seen |= 1u << number;
 		EXPECT(!far->peer[r].queue[1] && far->nics == 1 && far->peer[r].path == MRW_PATH_FAR);
-		EXPECT((uint64_t)(uintptr_t)q->sq > FAR_AWAY && (uint64_t)(uintptr_t)q->sq % 4096 == 0);
-		EXPECT((uint64_t)(uintptr_t)q->record > FAR_AWAY && (uint64_t)(uintptr_t)q->record % 8 == 4);
-		EXPECT((uint64_t)(uintptr_t)q->cq > FAR_AWAY && (uint64_t)(uintptr_t)q->cq_record > FAR_AWAY);
+		if (t.rings)
+			EXPECT(in_rings(q->sq) && in_rings(q->record) && in_rings(q->cq) && in_rings(q->cq_record));
+		else
+			EXPECT((uint64_t)(uintptr_t)q->sq > FAR_AWAY && (uint64_t)(uintptr_t)q->record > FAR_AWAY &&
+			       (uint64_t)(uintptr_t)q->cq > FAR_AWAY && (uint64_t)(uintptr_t)q->cq_record > FAR_AWAY);
+		EXPECT((uint64_t)(uintptr_t)q->sq % 4096 == 0 && (uint64_t)(uintptr_t)q->record % 8 == 4);
 		EXPECT((uint64_t)(uintptr_t)q->doorbell > FAR_AWAY && (uint64_t)(uintptr_t)q->doorbell % 4096 >= 0x800);
 		EXPECT(q->slots >= 16 && q->cq_slots >= q->slots && q->peer == r && q->reserved == 0);
 		EXPECT(far->lkey[0] != 0 && far->peer[r].rkey[0] != 0 && far->peer[r].arena != 0 && far->arena != 0);
@@ -157,8 +177,23 @@ static void check_image(const uint8_t *image, const void *base)
 	add(&t.images, 1);
 }
 
+/* Word by word, as the NIC's own accesses are, which may come meanwhile. */
+static void copy_words(uint64_t *to, const uint64_t *from, uint64_t bytes)
+{
+	for (uint64_t i = 0; i < bytes / 8; i++)
+		__atomic_store_n(&to[i], __atomic_load_n(&from[i], __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+}
+
 static enum marrow_status poke(struct mrw_device *d, void *dst, const void *src, uint64_t bytes)
 {
+	if (in_rings(dst) || in_rings(src)) {
+		EXPECT(bytes % 8 == 0);
+		add(&t.ring_copies, 1);
+		/* Eight bytes are a record. */
+		if (!t.deaf_rings || bytes != 8)
+			copy_words(dst, src, bytes);
+		return MARROW_SUCCESS;
+	}
 	if (t.far_away && bytes > sizeof(struct mrw_far)) {
 		check_image(src, dst);
 		return mrw_fail(MARROW_CUDA_ERROR, "this stand-in keeps kernels from pages that are nowhere");
@@ -210,6 +245,7 @@ static void work(struct marrow_comm *comm, uint32_t rank)
 
 static void *be_rank(void *p)
 {
+	made = 0;
 	struct rank *self = p;
 	struct marrow_config config = MARROW_CONFIG_INIT;
 	struct marrow_comm *comm = NULL;
@@ -273,7 +309,69 @@ static void by_dmabuf(struct rank *ranks)
 		run(ranks);
 		expect_success(ranks);
 	}
-	EXPECT(t.exports == PARTINGS * RANKS && t.spans == PARTINGS * RANKS && t.maps == PARTINGS * RANKS * MAPS_A_RANK);
+	/* The arena and the rings are exported; only doorbells are mapped. */
+	EXPECT(t.exports == 2 * PARTINGS * RANKS && t.spans == PARTINGS * RANKS && t.maps == PARTINGS * RANKS && t.rings == PARTINGS * RANKS);
+	EXPECT(t.ring_copies > 0);
+}
+
+static void in_host_memory(struct rank *ranks)
+{
+	run(ranks);
+	expect_success(ranks);
+	EXPECT(t.maps == RANKS * MAPS_A_RANK && t.ring_copies == 0);
+}
+
+static void rings_of_the_host(struct rank *ranks)
+{
+	setenv("MARROW_RINGS", "host", 1);
+	in_host_memory(ranks);
+	EXPECT(t.rings == 0 && t.exports == RANKS);
+}
+
+/* As auto all goes well in the host's memory, as gpu nothing does, and words say why. */
+static void auto_and_gpu(struct rank *ranks, const char *words)
+{
+	run(ranks);
+	expect_success(ranks);
+	EXPECT(t.maps == RANKS * MAPS_A_RANK);
+	setenv("MARROW_RINGS", "gpu", 1);
+	run(ranks);
+	expect_failure(ranks, words);
+}
+
+static void no_rings(struct rank *ranks)
+{
+	t.no_rings = 1;
+	auto_and_gpu(ranks, "this stand-in has no memory for rings");
+	EXPECT(t.ring_copies == 0);
+}
+
+/* The model takes no umem by dma-buf. */
+static void rings_refused(struct rank *ranks)
+{
+	t.rings_nowhere = 1;
+	setenv("MARROW_SOFTNIC_REFUSE", "peermem", 1);
+	auto_and_gpu(ranks, "NIC mlx5_");
+	EXPECT(t.ring_copies == 0);
+	for (uint32_t r = 0; r < RANKS; r++)
+		if (strstr(ranks[r].text, "MARROW_RINGS=gpu, but rank"))
+			EXPECT(strstr(ranks[r].text, "by dma-buf failed") && strstr(ranks[r].text, "; by address: ") &&
+			       strstr(ranks[r].text, "by address failed") && strstr(ranks[r].text, "MARROW_RINGS=auto"));
+}
+
+/* Registered, but what is written there does not reach the NIC. */
+static void rings_deaf(struct rank *ranks)
+{
+	t.deaf_rings = 1;
+	auto_and_gpu(ranks, "the self test with rings in GPU memory saw neither data nor completion");
+	EXPECT(t.ring_copies > 0);
+}
+
+static void rings_elsewhere(struct rank *ranks)
+{
+	setenv("MARROW_RINGS", "elsewhere", 1);
+	run(ranks);
+	expect_failure(ranks, "MARROW_RINGS=elsewhere: neither auto, gpu nor host");
 }
 
 static void no_dmabuf(struct rank *ranks)
@@ -289,7 +387,7 @@ static void nic_refuses_dmabuf(struct rank *ranks)
 	setenv("MARROW_SOFTNIC_REFUSE", "dmabuf", 1);
 	run(ranks);
 	expect_success(ranks);
-	EXPECT(t.exports == RANKS);
+	EXPECT(t.exports == 2 * RANKS && t.rings == RANKS);
 }
 
 static void neither(struct rank *ranks)
@@ -303,9 +401,10 @@ static void neither(struct rank *ranks)
 
 static void maps_fail(struct rank *ranks)
 {
-	for (uint32_t n = 1; n <= RANKS * MAPS_A_RANK; n++) {
+	for (uint32_t n = 1; n <= RANKS * (MAPS_A_RANK + 1); n++) {
+		setenv("MARROW_RINGS", n <= RANKS ? "gpu" : "host", 1);
 		t.maps = t.unmaps = 0;
-		t.fail_map = n;
+		t.fail_map = n <= RANKS ? n : n - RANKS;
 		run(ranks);
 		expect_failure(ranks, "this stand-in does not map page range");
 	}
@@ -314,9 +413,13 @@ static void maps_fail(struct rank *ranks)
 static void addresses(struct rank *ranks)
 {
 	t.far_away = 1;
-	run(ranks);
-	expect_failure(ranks, "pages that are nowhere");
-	EXPECT(t.images == RANKS);
+	for (int host = 0; host < 2; host++) {
+		t.rings = t.images = 0;
+		setenv("MARROW_RINGS", host ? "host" : "gpu", 1);
+		run(ranks);
+		expect_failure(ranks, "pages that are nowhere");
+		EXPECT(t.images == RANKS && t.rings == (host ? 0 : RANKS));
+	}
 }
 
 /* The proof of paths goes by NICs, too. */
@@ -336,7 +439,8 @@ static const struct {
 	void (*run)(struct rank *ranks);
 } cases[] = {
 	{"by_dmabuf", by_dmabuf}, {"no_dmabuf", no_dmabuf}, {"nic_refuses_dmabuf", nic_refuses_dmabuf}, {"neither", neither},
-	{"maps_fail", maps_fail}, {"addresses", addresses}, {"astray", astray},
+	{"rings_of_the_host", rings_of_the_host}, {"no_rings", no_rings}, {"rings_refused", rings_refused}, {"rings_deaf", rings_deaf},
+	{"rings_elsewhere", rings_elsewhere}, {"maps_fail", maps_fail}, {"addresses", addresses}, {"astray", astray},
 };
 
 static bool load(const char *path)
@@ -379,10 +483,11 @@ int main(int argc, char **argv)
 	}
 	set_up();
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-		if ((only && strcmp(only, cases[i].name) != 0) || (cases[i].run == neither && !library))
+		if ((only && strcmp(only, cases[i].name) != 0) || ((cases[i].run == neither || cases[i].run == rings_refused) && !library))
 			continue;
 		memset(&t, 0, sizeof t);
 		unsetenv("MARROW_SOFTNIC_REFUSE");
+		setenv("MARROW_RINGS", "auto", 1);
 		if (library && !load(library)) {
 			fprintf(stderr, "%s\n", dlerror());
 			return 1;

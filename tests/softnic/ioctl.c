@@ -2,6 +2,7 @@
  * EPROTONOSUPPORT, on which libibverbs falls back to write(). */
 #include "channel.h"
 #include "context.h"
+#include "gpu.h"
 #include "memory.h"
 #include "prm.h"
 #include "qp.h"
@@ -110,6 +111,10 @@ static int umem(struct sn_context *context, struct ib_uverbs_ioctl_hdr *header)
 	id = sn_umem_register(context, number(header, MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR), number(header, MLX5_IB_ATTR_DEVX_UMEM_REG_LEN));
 	if (!id)
 		return ENOMEM;
+	if (sn_gpu_holds(number(header, MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR)) && sn_memory_refuses("peermem")) {
+		sn_umem_deregister(id);
+		return EFAULT;
+	}
 	answer32(header, MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, id);
 	set_handle(header, MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE, id);
 	return 0;
