@@ -1,5 +1,6 @@
 /* control.c - the control plane above libraries that fail as told (fake.h): every call that can fail does once, nothing is left behind,
- * and what is said names the cause. Arguments: the fake libibverbs and libmlx5; whether the latter has device commands; or "missing" and
+ * and what is said names the cause. Arguments: the fake libibverbs and libmlx5; "devx" if the latter has device commands, "devx_old" if not
+ * all of them, or "none"; or "missing" and
  * libraries without their functions. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,8 +20,22 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#if defined(HAVE_UMEM_IN)
+#include <infiniband/mlx5dv.h>
+#define SAME(ours, theirs) _Static_assert(offsetof(struct mrw_umem_in, ours) == offsetof(struct mlx5dv_devx_umem_in, theirs), "rdma-core's ABI")
+SAME(address, addr);
+SAME(bytes, size);
+SAME(access, access);
+SAME(page_sizes, pgsz_bitmap);
+SAME(mask, comp_mask);
+SAME(dmabuf_fd, dmabuf_fd);
+_Static_assert(sizeof(struct mrw_umem_in) == sizeof(struct mlx5dv_devx_umem_in) && MRW_UMEM_DMABUF == MLX5DV_UMEM_MASK_DMABUF, "rdma-core's ABI");
+#endif
+
 static struct fake *f;
-static bool has_devx;
+static bool has_devx, has_umem_in; /* of libmlx5 */
+static _Alignas(4096) uint8_t rings[2 * 2 * 8192]; /* two links of 64 slots; a GPU's, in a manner of speaking */
+enum { DMABUF = 9, DMABUF_OFFSET = 3 * 65536 };
 
 static void reset(void)
 {
@@ -59,8 +74,29 @@ static void said(const char *words)
 		fail_msg("\"%s\" is not in: %s", words, mrw_error_text());
 }
 
-/* Everything that a rank does with a NIC, and back. */
-static enum marrow_status whole_life(enum mrw_queues queues, bool *devx)
+static enum marrow_status copy(void *arg, void *to, const void *from, uint64_t bytes)
+{
+	bool back = (const uint8_t *)from >= rings && (const uint8_t *)from < rings + sizeof rings;
+
+	if (++f->calls == f->fail_at) {
+		f->failed = back ? "copy back" : "copy";
+		return mrw_fail(MARROW_CUDA_ERROR, "no copy");
+	}
+	assert_ptr_equal(arg, f);
+	assert_true(back || ((uint8_t *)to >= rings && (uint8_t *)to + bytes <= rings + sizeof rings));
+	memcpy(to, from, bytes);
+	return MARROW_SUCCESS;
+}
+
+static struct mrw_queue_memory ring_memory(bool dmabuf)
+{
+	return (struct mrw_queue_memory){rings, sizeof rings, dmabuf ? DMABUF : -1, dmabuf ? DMABUF_OFFSET : 0, copy, f};
+}
+
+enum { OWN_PAGES, BY_ADDRESS, BY_DMABUF };
+
+/* Everything that a rank does with a NIC, and back. place: where its rings are. */
+static enum marrow_status whole_life_in(enum mrw_queues queues, int place, bool *devx)
 {
 	struct mrw_nic_config config = defaults(queues);
 	struct mrw_link_address address;
@@ -71,9 +107,14 @@ static enum marrow_status whole_life(enum mrw_queues queues, bool *devx)
 	static uint64_t memory[64];
 	enum marrow_status status = mrw_nic_open(&nic, "mlx5_1,mlx5_0", 1, &config);
 
+	struct mrw_queue_memory m = ring_memory(place == BY_DMABUF);
+
 	if (status != MARROW_SUCCESS)
 		return status;
-	status = mrw_region_new(nic, memory, sizeof memory, -1, &region);
+	if (place != OWN_PAGES)
+		status = mrw_nic_place_queues(nic, &m);
+	if (status == MARROW_SUCCESS)
+		status = mrw_region_new(nic, memory, sizeof memory, -1, &region);
 	if (status == MARROW_SUCCESS)
 		status = mrw_link_new(nic, 5, &queue, &link);
 	if (status == MARROW_SUCCESS) {
@@ -87,43 +128,57 @@ static enum marrow_status whole_life(enum mrw_queues queues, bool *devx)
 	return status;
 }
 
+static enum marrow_status whole_life(enum mrw_queues queues, bool *devx)
+{
+	return whole_life_in(queues, OWN_PAGES, devx);
+}
+
+static void every_call_fails_once_in(enum mrw_queues queues, int place)
+{
+	for (int n = 0;; n++) {
+		bool devx = false;
+
+		reset();
+		f->fail_at = n;
+		mrw_error_set_text("");
+		enum marrow_status status = whole_life_in(queues, place, &devx);
+		if (queues == MRW_QUEUES_DEVX && !has_devx) {
+			assert_int_equal(status, MARROW_UNSUPPORTED);
+			said("DEVX");
+			break;
+		}
+		if (n == 0 || !f->failed) {
+			assert_int_equal(status, MARROW_SUCCESS);
+			assert_int_equal(devx, has_devx && queues != MRW_QUEUES_VERBS);
+		} else if (status == MARROW_SUCCESS) {
+			/* There was another way: verbs, another page of doorbells, GID or port; or it was on the way out. */
+			static const char *const spare[] = {"mlx5dv_devx_obj_modify", "ibv_modify_qp",
+							    "mlx5dv_devx_alloc_uar",  "_ibv_query_gid_ex",
+							    "ibv_query_port",         "ibv_query_device", "copy back"};
+			bool excused = queues == MRW_QUEUES_AUTO && place == OWN_PAGES;
+
+			for (size_t i = 0; i < sizeof spare / sizeof *spare; i++)
+				excused |= !strcmp(f->failed, spare[i]);
+			if (!excused)
+				fail_msg("%s failed, and all went well", f->failed);
+		} else {
+			assert_true(mrw_error_text()[0] != '\0');
+		}
+		if (n > 0 && !f->failed)
+			break;
+	}
+	reset();
+}
+
 static void every_call_fails_once(void **state)
 {
 	(void)state;
 	for (int queues = MRW_QUEUES_AUTO; queues <= MRW_QUEUES_VERBS; queues++)
-		for (int n = 0;; n++) {
-			bool devx = false;
-
-			reset();
-			f->fail_at = n;
-			mrw_error_set_text("");
-			enum marrow_status status = whole_life((enum mrw_queues)queues, &devx);
-			if (queues == MRW_QUEUES_DEVX && !has_devx) {
-				assert_int_equal(status, MARROW_UNSUPPORTED);
-				said("DEVX");
-				break;
-			}
-			if (n == 0 || !f->failed) {
-				assert_int_equal(status, MARROW_SUCCESS);
-				assert_int_equal(devx, has_devx && queues != MRW_QUEUES_VERBS);
-			} else if (status == MARROW_SUCCESS) {
-				/* There was another way: verbs, another page of doorbells, GID or port; or it was on the way out. */
-				static const char *const spare[] = {"mlx5dv_devx_obj_modify", "ibv_modify_qp",
-								    "mlx5dv_devx_alloc_uar",  "_ibv_query_gid_ex",
-								    "ibv_query_port",         "ibv_query_device"};
-				bool excused = queues == MRW_QUEUES_AUTO;
-
-				for (size_t i = 0; i < sizeof spare / sizeof *spare; i++)
-					excused |= !strcmp(f->failed, spare[i]);
-				if (!excused)
-					fail_msg("%s failed, and all went well", f->failed);
-			} else {
-				assert_true(mrw_error_text()[0] != '\0');
-			}
-			if (n > 0 && !f->failed)
-				break;
-		}
-	reset();
+		every_call_fails_once_in((enum mrw_queues)queues, OWN_PAGES);
+	for (int place = BY_ADDRESS; has_devx && place <= (has_umem_in ? BY_DMABUF : BY_ADDRESS); place++) {
+		every_call_fails_once_in(MRW_QUEUES_AUTO, place);
+		every_call_fails_once_in(MRW_QUEUES_DEVX, place);
+	}
 }
 
 static void verbs_where_device_commands_fail(void **state)
@@ -425,6 +480,80 @@ static void connections(void **state)
 	reset();
 }
 
+/* One registration for all, each in its part: what the device, kernels and the host are told of it. */
+static void rings_in_other_memory(void **state)
+{
+	struct mrw_nic_config config = defaults(MRW_QUEUES_AUTO);
+	struct mrw_queue_memory m = ring_memory(true), by_address = ring_memory(false);
+	struct mrw_queue queue[3], kernels;
+	struct mrw_link *link[3];
+	struct mrw_link_memory memory;
+	struct mrw_nic *nic;
+	const uint8_t *cq = f->create[0], *qp = f->create[1];
+
+	(void)state;
+	reset();
+	config.collapsed = 0;
+	assert_int_equal(mrw_nic_open(&nic, "mlx5_0", 0, &config), MARROW_SUCCESS);
+	assert_int_equal(mrw_nic_queue_bytes(nic), 4 * 4096);
+	if (!has_umem_in) {
+		assert_int_equal(mrw_nic_place_queues(nic, &m), MARROW_UNSUPPORTED);
+		said(has_devx ? "no mlx5dv_devx_umem_reg_ex" : "made by verbs");
+		assert_int_equal(mrw_nic_place_queues(nic, &by_address), has_devx ? MARROW_SUCCESS : MARROW_UNSUPPORTED);
+		mrw_nic_close(nic);
+		reset();
+		return;
+	}
+	assert_int_equal(mrw_nic_place_queues(nic, &m), MARROW_SUCCESS);
+	assert_int_equal(f->live, 3); /* context, domain and this */
+	assert_int_equal((uintptr_t)f->umem.address, DMABUF_OFFSET);
+	assert_int_equal(f->umem.bytes, sizeof rings);
+	assert_int_equal(f->umem.access, IBV_ACCESS_LOCAL_WRITE);
+	assert_int_equal(f->umem.page_sizes, ~0xfffull);
+	assert_int_equal(f->umem.mask, 1);
+	assert_int_equal(f->umem.dmabuf_fd, DMABUF);
+	memset(rings, 0x11, sizeof rings);
+	for (uint32_t i = 0; i < 2; i++) {
+		const uint8_t *part = rings + i * 16384ull;
+
+		assert_int_equal(mrw_link_new(nic, 3, &queue[i], &link[i]), MARROW_SUCCESS);
+		assert_true(mrw_link_is_placed(link[i]));
+		assert_int_equal(mrw_prm_get(qp, MRW_PRM_QP_UMEM), 0x99);
+		assert_int_equal(mrw_prm_get(cq, MRW_PRM_CQ_UMEM), 0x99);
+		assert_int_equal(mrw_prm_get(qp + 4, MRW_PRM_QP_UMEM_OFFSET), i * 16384);
+		assert_int_equal(mrw_prm_get(cq + 4, MRW_PRM_CQ_UMEM_OFFSET), i * 16384 + 8192);
+		assert_int_equal(mrw_prm_get(qp + MRW_PRM_QPC_AT, MRW_PRM_QPC_RECORD_UMEM), 0x99);
+		assert_int_equal(mrw_prm_get(cq + MRW_PRM_CQC_AT, MRW_PRM_CQC_RECORD_UMEM), 0x99);
+		mrw_link_get_queue(link[i], &kernels);
+		assert_ptr_equal(kernels.sq, part);
+		assert_ptr_equal(kernels.record, part + 4096 + 4);
+		assert_ptr_equal(kernels.cq, part + 8192);
+		assert_ptr_equal(kernels.cq_record, part + 8192 + 4096);
+		assert_int_equal(part[0] | part[4100], 0);
+		assert_int_equal(part[8192], 0xff);
+		/* The host has pages of its own, and does not ring. */
+		assert_true(queue[i].sq < rings || queue[i].sq >= rings + sizeof rings);
+		assert_ptr_not_equal(queue[i].doorbell, kernels.doorbell);
+		mrw_link_get_memory(link[i], &memory);
+		assert_int_equal(memory.sq.bytes + memory.record.bytes + memory.cq.bytes + memory.cq_record.bytes, 0);
+		assert_int_equal(memory.doorbell.bytes, 4096);
+	}
+	assert_int_equal(mrw_link_new(nic, 3, &queue[2], &link[2]), MARROW_SYSTEM_ERROR);
+	said("the memory for rings holds 2 queue pairs");
+	mrw_link_free(link[0]);
+	mrw_link_free(link[1]);
+	/* The host's pages again. */
+	assert_int_equal(mrw_nic_place_queues(nic, NULL), MARROW_SUCCESS);
+	assert_int_equal(f->live, 2);
+	assert_int_equal(mrw_link_new(nic, 3, &queue[0], &link[0]), MARROW_SUCCESS);
+	assert_false(mrw_link_is_placed(link[0]));
+	mrw_link_get_queue(link[0], &kernels);
+	assert_memory_equal(&kernels, &queue[0], sizeof kernels);
+	mrw_link_free(link[0]);
+	mrw_nic_close(nic);
+	reset();
+}
+
 static void events(void **state)
 {
 	struct mrw_nic_config config = defaults(MRW_QUEUES_AUTO);
@@ -490,6 +619,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(addresses),
 		cmocka_unit_test(memory_that_cannot_be_registered),
 		cmocka_unit_test(connections),
+		cmocka_unit_test(rings_in_other_memory),
 		cmocka_unit_test(events),
 	};
 	void *verbs;
@@ -505,7 +635,8 @@ int main(int argc, char **argv)
 		return 2;
 	verbs = preload(argv[1]);
 	preload(argv[2]);
-	has_devx = !strcmp(argv[3], "devx");
+	has_devx = !strncmp(argv[3], "devx", 4);
+	has_umem_in = !strcmp(argv[3], "devx");
 	f = dlsym(verbs, "fake");
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,20 @@
 #include "ends.h"
 
+#include "../softnic/test/fake_cuda.h"
+
+#include <dlfcn.h>
 #include <sched.h>
 #include <sys/mman.h>
 
 #define PATIENCE_NS 20000000000ull
+enum { LINKS = 2 };
+
+static struct {
+	fake_cuda_alloc *alloc;
+	int (*host_to_device)(uint64_t to, const void *from, size_t bytes, void *stream);
+	int (*device_to_host)(void *to, uint64_t from, size_t bytes, void *stream);
+	int (*synchronize)(void *stream);
+} cuda;
 
 void need_nics(uint32_t count)
 {
@@ -33,6 +44,49 @@ void end_close(struct end *end)
 	memset(end, 0, sizeof *end);
 }
 
+static void find(void *library, const char *name, void *to)
+{
+	void *found = dlsym(library, name);
+
+	CHECK(found);
+	memcpy(to, &found, sizeof found);
+}
+
+static enum marrow_status copy(void *arg, void *to, const void *from, uint64_t bytes)
+{
+	struct end *end = arg;
+	uint64_t size = LINKS * mrw_nic_queue_bytes(end->nic), a = (uintptr_t)to, b = (uintptr_t)from;
+
+	if (a - end->rings < size)
+		CHECK(!cuda.host_to_device(a, from, bytes, end));
+	else
+		CHECK(b - end->rings < size && !cuda.device_to_host(to, b, bytes, end));
+	CHECK(!cuda.synchronize(end));
+	return MARROW_SUCCESS;
+}
+
+void end_place(struct end *end, const char *path)
+{
+	void *library = dlopen(path, RTLD_NOW);
+	struct mrw_queue_memory m = {.dmabuf_fd = -1, .copy = copy, .arg = end};
+
+	CHECK(library);
+	find(library, "fake_alloc", &cuda.alloc);
+	find(library, "cuMemcpyHtoDAsync_v2", &cuda.host_to_device);
+	find(library, "cuMemcpyDtoHAsync_v2", &cuda.device_to_host);
+	find(library, "cuStreamSynchronize", &cuda.synchronize);
+	m.bytes = LINKS * mrw_nic_queue_bytes(end->nic);
+	end->rings = cuda.alloc(m.bytes, 0);
+	m.base = (uint8_t *)(uintptr_t)end->rings;
+	setenv("MARROW_SOFTNIC_REFUSE", "peermem", 1);
+	CHECK(mrw_nic_place_queues(end->nic, &m) == MARROW_SYSTEM_ERROR && strstr(mrw_error_text(), "nvidia-peermem"));
+	unsetenv("MARROW_SOFTNIC_REFUSE");
+	m.dmabuf_fd = 0;
+	CHECK(mrw_nic_place_queues(end->nic, &m) == MARROW_SYSTEM_ERROR && strstr(mrw_error_text(), "by dma-buf failed"));
+	m.dmabuf_fd = -1;
+	CHECK_OK(mrw_nic_place_queues(end->nic, &m));
+}
+
 void ends_connect(struct end *a, struct end *b)
 {
 	struct mrw_link_address address_a, address_b;
@@ -50,6 +104,12 @@ uint64_t at(const struct end *end, uint64_t offset)
 	return end->region.address + offset;
 }
 
+void posted(struct end *end, uint64_t first, uint32_t n)
+{
+	mrw_post_ready(&end->queue, first, n);
+	CHECK_OK(mrw_link_push(end->link));
+}
+
 static bool reserve(struct end *end, uint32_t n, uint64_t *first)
 {
 	uint64_t until = mrw_clock_ns() + PATIENCE_NS;
@@ -59,6 +119,7 @@ static bool reserve(struct end *end, uint32_t n, uint64_t *first)
 			return false;
 		CHECK(mrw_clock_ns() < until);
 		sched_yield();
+		CHECK_OK(mrw_link_pull(end->link));
 	}
 	return true;
 }
@@ -75,7 +136,7 @@ bool put(struct end *end, const struct mrw_region *peer, uint64_t from, uint64_t
 		      end->region.lkey, bytes);
 	mrw_wqe_write_word(mrw_post_slot(q, first + 1), first + 1, q->qpn, true, peer->address + flag, peer->rkey,
 			   value);
-	mrw_post_ready(q, first, 2);
+	posted(end, first, 2);
 	*last = first + 1;
 	return true;
 }
@@ -89,6 +150,7 @@ bool wait_done(struct end *end, uint64_t last)
 			return false;
 		CHECK(mrw_clock_ns() < until);
 		sched_yield();
+		CHECK_OK(mrw_link_pull(end->link));
 	}
 	return true;
 }

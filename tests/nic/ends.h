@@ -26,6 +26,7 @@ struct end {
 	struct mrw_link *link;
 	struct mrw_region region;
 	uint8_t *memory;
+	uint64_t rings;        /* memory that no CPU can touch: where the queue's rings are; 0: in the host's */
 };
 
 /* Exits with 77 if there are fewer NICs. */
@@ -33,8 +34,14 @@ void need_nics(uint32_t count);
 /* Opens NIC number index (among all) and registers END_BYTES. The queue is not made yet. */
 void end_open(struct end *end, uint32_t index, const struct mrw_nic_config *config);
 void end_close(struct end *end);
+/* Links made from now on have their rings in device memory of a CUDA driver that is none (softnic/test/fake_cuda.h; path is its library's): whatever
+ * touches them but by copies dies of it. */
+void end_place(struct end *end, const char *path);
 /* Makes a link at each end and connects them. */
 void ends_connect(struct end *a, struct end *b);
+
+/* n requests from first on are written. */
+void posted(struct end *end, uint64_t first, uint32_t n);
 
 /* What the other end must know of a word or byte of ours. */
 uint64_t at(const struct end *end, uint64_t offset);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <infiniband/verbs.h>
+#include "proxyless/verbs.h"
 
 enum { FAKE_DEVICES = 3, FAKE_GIDS = 6 }; /* mlx5_0, mlx5_1, other_0 */
 
@@ -28,6 +28,8 @@ struct fake {
 	/* what was seen last */
 	struct ibv_qp_attr attr;   /* all masked fields together; ah_attr also of an address handle */
 	uint8_t command[3][272];   /* RST2INIT, INIT2RTR, RTR2RTS */
+	uint8_t create[2][272];    /* CREATE_CQ, CREATE_QP */
+	struct mrw_umem_in umem;   /* of mlx5dv_devx_umem_reg_ex() */
 };
 
 extern struct fake fake;

@@ -1,4 +1,5 @@
-/* fake_mlx5.c - stands in for libmlx5.so.1: see fake.h. Without -DFAKE_DEVX it has no device commands, as very old ones. */
+/* fake_mlx5.c - stands in for libmlx5.so.1: see fake.h. Without -DFAKE_DEVX it has no device commands, as very old ones;
+ * with -DFAKE_NO_UMEM_IN no mlx5dv_devx_umem_reg_ex. */
 #include "fake.h"
 
 #include <errno.h>
@@ -80,6 +81,22 @@ struct mlx5dv_devx_umem *mlx5dv_devx_umem_reg(struct ibv_context *context, void 
 	return fake_call(__func__) ? NULL : fake_object(sizeof(struct mlx5dv_devx_umem));
 }
 
+#if !defined(FAKE_NO_UMEM_IN)
+/* By its name only: headers may have it or not. */
+struct mlx5dv_devx_umem *umem_reg_in(struct ibv_context *context, struct mrw_umem_in *in) __asm__("mlx5dv_devx_umem_reg_ex");
+
+struct mlx5dv_devx_umem *umem_reg_in(struct ibv_context *context, struct mrw_umem_in *in)
+{
+	struct mlx5dv_devx_umem *umem = fake_call(__func__) ? NULL : fake_object(sizeof(*umem));
+
+	(void)context;
+	fake.umem = *in;
+	if (umem)
+		umem->umem_id = 0x99;
+	return umem;
+}
+#endif
+
 int mlx5dv_devx_umem_dereg(struct mlx5dv_devx_umem *umem)
 {
 	return fake_free(umem);
@@ -112,10 +129,12 @@ int mlx5dv_devx_query_eqn(struct ibv_context *context, uint32_t vector, uint32_t
 struct mlx5dv_devx_obj *mlx5dv_devx_obj_create(struct ibv_context *context, const void *in, size_t in_bytes, void *out,
 					       size_t out_bytes)
 {
+	const uint8_t *bytes = in;
+
 	(void)context;
-	(void)in;
-	(void)in_bytes;
 	memset(out, 0, out_bytes);
+	if (in_bytes == sizeof(fake.create[0]) && (bytes[0] == 4 || bytes[0] == 5))
+		memcpy(fake.create[bytes[0] - 4], in, in_bytes);
 	if (fake.no_devx_queues) {
 		((uint8_t *)out)[0] = 0x0f;
 		errno = EREMOTEIO;

@@ -1,6 +1,6 @@
 /* links.c - one process, two NICs, links between them made in each way: data and flags both ways, every kind of request, more requests
  * than 16 bits count through a small ring, a wrong key, and everything taken apart again. Arguments: devx,
- * devx_ring, verbs or auto; infiniband. */
+ * devx_ring, verbs or auto; infiniband, or a library with device memory for the rings (end_place()). */
 #include "ends.h"
 
 #include <sched.h>
@@ -44,6 +44,16 @@ static void memory_is_in_whole_pages(const struct end *end)
 	struct mrw_link_memory m;
 
 	mrw_link_get_memory(end->link, &m);
+	if (end->rings) {
+		struct mrw_queue q;
+
+		mrw_link_get_queue(end->link, &q);
+		CHECK(mrw_link_is_placed(end->link) && m.sq.bytes + m.record.bytes + m.cq.bytes + m.cq_record.bytes == 0 && m.doorbell.bytes == 4096);
+		CHECK((uintptr_t)q.sq == end->rings && (uintptr_t)q.record == end->rings + 4096 + 4 && (uintptr_t)q.cq == end->rings + 8192);
+		CHECK(q.cq_record == (end->queue.cq_record ? (uint32_t *)(uintptr_t)(end->rings + 12288) : NULL));
+		CHECK((uint8_t *)q.doorbell - (uint8_t *)m.doorbell.base < 4096 && q.qpn == end->queue.qpn);
+		return;
+	}
 	CHECK(((uintptr_t)m.sq.base | (uintptr_t)m.record.base | (uintptr_t)m.cq.base | (uintptr_t)m.doorbell.base) %
 		      4096 ==
 	      0);
@@ -84,6 +94,7 @@ static uint64_t room(struct end *end, uint32_t n)
 	while (!mrw_post_reserve(&end->queue, n, &first)) {
 		CHECK(!end->queue.failed && mrw_clock_ns() < until);
 		sched_yield();
+		CHECK_OK(mrw_link_pull(end->link));
 	}
 	return first;
 }
@@ -93,7 +104,7 @@ static uint64_t room(struct end *end, uint32_t n)
 
 static void finish(struct end *a, uint64_t first, uint32_t n, uint64_t old, const struct end *b, uint64_t now)
 {
-	mrw_post_ready(&a->queue, first, n);
+	posted(a, first, n);
 	CHECK(wait_done(a, first));
 	CHECK(*word(a, RESULT) == old && *word(b, WORD) == now);
 }
@@ -131,7 +142,7 @@ static void every_request(struct end *a, struct end *b)
 		mrw_wqe_nop(mrw_post_slot(q, i), i, q->qpn, false);
 		mrw_wqe_masked_compare_swap(mrw_post_slot(q, i + 1), mrw_post_slot(q, i + 2), i + 1, q->qpn, true,
 					    THERE, 0, k + 100ull, 0, ~0ull);
-		mrw_post_ready(q, i, 3);
+		posted(a, i, 3);
 		CHECK(wait_done(a, i + 1) && *word(a, RESULT) == k && *word(b, WORD) == k + 100);
 	}
 	for (uint32_t k = 0; k < 1000; k++)
@@ -140,7 +151,7 @@ static void every_request(struct end *a, struct end *b)
 	mrw_wqe_read(mrw_post_slot(q, i), i, q->qpn, false, b->region.address, b->region.rkey, at(a, DATA),
 		     a->region.lkey, 1000);
 	mrw_wqe_dump(SLOT(i + 1), at(a, DATA), a->region.lkey, 8);
-	mrw_post_ready(q, i, 2);
+	posted(a, i, 2);
 	CHECK(wait_done(a, i + 1) && !memcmp(a->memory + DATA, b->memory, 1000));
 }
 
@@ -158,6 +169,19 @@ static void many_through_a_small_ring(struct end *a, struct end *b)
 	}
 	CHECK(wait_done(a, last) && last + 1 == begin + MANY);
 	CHECK(*word(b, FLAG) == MANY / 2);
+}
+
+/* Two have room. One that went makes room for another, which does not see what it left. */
+static void places(struct end *a)
+{
+	struct mrw_queue queue[2];
+	struct mrw_link *link[2];
+
+	CHECK_OK(mrw_link_new(a->nic, 1, &queue[0], &link[0]));
+	CHECK(mrw_link_new(a->nic, 1, &queue[1], &link[1]) == MARROW_SYSTEM_ERROR && strstr(mrw_error_text(), "holds 2 queue pairs") && !link[1]);
+	mrw_link_free(link[0]);
+	CHECK_OK(mrw_link_new(a->nic, 1, &queue[1], &link[1]));
+	mrw_link_free(link[1]);
 }
 
 static void a_wrong_key(struct end *a, struct end *b)
@@ -178,6 +202,7 @@ static void a_wrong_key(struct end *a, struct end *b)
 int main(int argc, char **argv)
 {
 	bool infiniband = argc > 2 && !strcmp(argv[2], "infiniband");
+	const char *cuda = argc > 2 && !infiniband ? argv[2] : NULL;
 	struct mrw_nic_config config;
 	struct end a, b;
 
@@ -186,6 +211,10 @@ int main(int argc, char **argv)
 	need_nics(2);
 	end_open(&a, 0, &config);
 	end_open(&b, 1, &config);
+	if (cuda) { /* the other end has its rings in the host's memory */
+		CHECK_OK(mrw_nic_self_test(a.nic));
+		end_place(&a, cuda);
+	}
 	CHECK_OK(mrw_nic_self_test(a.nic));
 	CHECK_OK(mrw_nic_self_test(b.nic));
 	ends_connect(&a, &b);
@@ -200,6 +229,8 @@ int main(int argc, char **argv)
 	mrw_link_free(b.link);
 	ends_connect(&a, &b);
 	data_before_flag(&a, &b);
+	if (cuda)
+		places(&a);
 	end_close(&a);
 	end_close(&b);
 	printf("%s: all well\n", queues);
