@@ -109,9 +109,10 @@ static void traffic(struct rig_queue *q, struct place *a, struct place *b)
 	RIG_CHECK(old == 5 && seen(b->at) == 11);
 }
 
-/* gpu_a, gpu_b: -1 host memory, else the device. */
-static void pair(int gpu_a, int gpu_b, bool dmabuf)
+/* gpu_a, gpu_b: -1 host memory, else the device. rings: those of both ends are a device's too. */
+static void pair(int gpu_a, int gpu_b, bool dmabuf, bool rings)
 {
+	const struct rig_memory memory = {alloc, at};
 	int fd = dmabuf ? memfd_create("dma-buf", MFD_CLOEXEC) : -1;
 	struct place a, b;
 	struct rig_queue q, p;
@@ -120,8 +121,8 @@ static void pair(int gpu_a, int gpu_b, bool dmabuf)
 	open_place(&b, 1, gpu_b, gpu_b < 0 ? -1 : fd);
 	if (fd >= 0)
 		close(fd); /* a region outlives it */
-	rig_make(&q, &a.port, RIG_DEVX, 64);
-	rig_make(&p, &b.port, RIG_DEVX_ORDINARY, 64);
+	rig_make_in(&q, &a.port, RIG_DEVX, 64, rings ? &memory : NULL);
+	rig_make_in(&p, &b.port, RIG_DEVX_ORDINARY, 64, rings ? &memory : NULL);
 	rig_connect_pair(&q, &p);
 	traffic(&q, &a, &b);
 	traffic(&p, &b, &a);
@@ -129,13 +130,15 @@ static void pair(int gpu_a, int gpu_b, bool dmabuf)
 	rig_destroy(&p);
 	close_place(&a, gpu_a >= 0);
 	close_place(&b, gpu_b >= 0);
-	printf("%s -> %s%s: ok\n", gpu_a < 0 ? "host" : "device", gpu_b < 0 ? "host" : "device", dmabuf ? " by dma-buf" : "");
+	printf("%s -> %s%s%s: ok\n", gpu_a < 0 ? "host" : "device", gpu_b < 0 ? "host" : "device", dmabuf ? " by dma-buf" : "",
+	       rings ? ", rings of a device" : "");
 }
 
 /* A region that is device memory at one end only; a descriptor that is none. */
 static void refusals(void)
 {
 	struct rig_port port;
+	struct mlx5dv_devx_umem *umem;
 	uint64_t device = alloc(4096, 0);
 
 	rig_open(&port, 0);
@@ -144,7 +147,10 @@ static void refusals(void)
 	setenv("MARROW_SOFTNIC_REFUSE", "dmabuf,peermem", 1);
 	RIG_CHECK(!ibv_reg_dmabuf_mr(port.pd, 0, 4096, device, 0, IBV_ACCESS_LOCAL_WRITE) && errno == EOPNOTSUPP);
 	RIG_CHECK(!ibv_reg_mr(port.pd, pointer(device), 4096, IBV_ACCESS_LOCAL_WRITE) && errno == EFAULT);
+	RIG_CHECK(!mlx5dv_devx_umem_reg(port.context, pointer(device), 4096, IBV_ACCESS_LOCAL_WRITE) && errno == EFAULT);
 	unsetenv("MARROW_SOFTNIC_REFUSE");
+	umem = mlx5dv_devx_umem_reg(port.context, pointer(device), 4096, IBV_ACCESS_LOCAL_WRITE);
+	RIG_CHECK(umem && !mlx5dv_devx_umem_dereg(umem));
 	rig_close(&port);
 }
 
@@ -154,10 +160,12 @@ int main(int argc, char **argv)
 
 	RIG_CHECK(argc == 2);
 	load(argv[1]);
-	pair(0, 1, false);
-	pair(0, 0, true);
-	pair(-1, 0, false);
-	pair(1, -1, true);
+	pair(0, 1, false, false);
+	pair(0, 0, true, false);
+	pair(-1, 0, false, false);
+	pair(1, -1, true, false);
+	pair(0, 1, false, true);
+	pair(-1, -1, false, true);
 	refusals();
 	counts = count();
 	RIG_CHECK(counts.copies > 100 && counts.copied_unsynchronised <= 2 && counts.live_contexts == 0);

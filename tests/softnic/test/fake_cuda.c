@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { BLOCKS = 16, COPIES = 64, INVALID_VALUE = 1, OUT_OF_MEMORY = 2 };
+enum { BLOCKS = 64, COPIES = 64, INVALID_VALUE = 1, OUT_OF_MEMORY = 2 };
 
 static struct {
 	uint64_t pointer;

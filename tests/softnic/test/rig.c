@@ -76,32 +76,44 @@ struct ibv_mr *rig_register(struct rig_port *port, void *memory, size_t bytes, u
 	return mr;
 }
 
-static void *pages(size_t bytes, int fill)
+/* nic: their address for the NIC. */
+static void *pages(size_t bytes, int fill, const struct rig_memory *from, void **nic)
 {
 	void *memory = NULL;
 
-	RIG_CHECK(!posix_memalign(&memory, PAGE, (bytes + PAGE - 1) / PAGE * PAGE));
-	memset(memory, fill, (bytes + PAGE - 1) / PAGE * PAGE);
+	bytes = (bytes + PAGE - 1) / PAGE * PAGE;
+	if (from) {
+		uint64_t address = from->alloc(bytes, 0);
+
+		memory = from->at(address);
+		*nic = (void *)(uintptr_t)address;
+	} else {
+		RIG_CHECK(!posix_memalign(&memory, PAGE, bytes));
+		*nic = memory;
+	}
+	memset(memory, fill, bytes);
 	return memory;
 }
 
-static void make_devx(struct rig_queue *q)
+static void make_devx(struct rig_queue *q, const struct rig_memory *from)
 {
 	struct ibv_context *context = q->port->context;
 	bool collapsed = q->kind != RIG_DEVX_ORDINARY;
 	uint8_t in[PRM_CREATE_QP_BYTES] = {0}, out[PRM_SHORT_BYTES] = {0}, *cqc = in + PRM_CREATE_CQ_CONTEXT, *qpc = in + PRM_QP_CONTEXT;
 	struct mlx5dv_devx_umem *sq, *cq, *record;
 	struct mlx5dv_devx_uar *bell, *cq_uar;
-	uint8_t *records = pages(PAGE, 0);
+	void *at[3];
+	uint8_t *records = pages(PAGE, 0, from, &at[2]);
 	uint32_t eqn = 0, cqn;
 
-	q->sq = pages((size_t)q->blocks * RIG_BLOCK, 0);
-	q->cq = pages((size_t)q->entries * 64, 0xff);
+	q->lent = from != NULL;
+	q->sq = pages((size_t)q->blocks * RIG_BLOCK, 0, from, &at[0]);
+	q->cq = pages((size_t)q->entries * 64, 0xff, from, &at[1]);
 	q->record = (uint32_t *)(void *)records;
 	q->cq_record = (uint32_t *)(void *)(records + 64);
-	sq = mlx5dv_devx_umem_reg(context, q->sq, (size_t)q->blocks * RIG_BLOCK, IBV_ACCESS_LOCAL_WRITE);
-	cq = mlx5dv_devx_umem_reg(context, q->cq, (size_t)q->entries * 64, IBV_ACCESS_LOCAL_WRITE);
-	record = mlx5dv_devx_umem_reg(context, records, PAGE, IBV_ACCESS_LOCAL_WRITE);
+	sq = mlx5dv_devx_umem_reg(context, at[0], (size_t)q->blocks * RIG_BLOCK, IBV_ACCESS_LOCAL_WRITE);
+	cq = mlx5dv_devx_umem_reg(context, at[1], (size_t)q->entries * 64, IBV_ACCESS_LOCAL_WRITE);
+	record = mlx5dv_devx_umem_reg(context, at[2], PAGE, IBV_ACCESS_LOCAL_WRITE);
 	bell = mlx5dv_devx_alloc_uar(context, MLX5DV_UAR_ALLOC_TYPE_BF);
 	cq_uar = mlx5dv_devx_alloc_uar(context, MLX5DV_UAR_ALLOC_TYPE_NC);
 	q->umem[0] = sq;
@@ -176,11 +188,16 @@ static void make_verbs(struct rig_queue *q)
 
 void rig_make(struct rig_queue *queue, struct rig_port *port, enum rig_kind kind, uint32_t blocks)
 {
+	rig_make_in(queue, port, kind, blocks, NULL);
+}
+
+void rig_make_in(struct rig_queue *queue, struct rig_port *port, enum rig_kind kind, uint32_t blocks, const struct rig_memory *memory)
+{
 	*queue = (struct rig_queue){.port = port, .kind = kind, .blocks = blocks, .entries = 64};
 	if (kind == RIG_VERBS)
 		make_verbs(queue);
 	else
-		make_devx(queue);
+		make_devx(queue, memory);
 }
 
 void rig_destroy(struct rig_queue *queue)
@@ -195,9 +212,11 @@ void rig_destroy(struct rig_queue *queue)
 			RIG_CHECK(!mlx5dv_devx_umem_dereg(queue->umem[i]));
 		for (int i = 0; i < 2; i++)
 			mlx5dv_devx_free_uar(queue->uar[i]);
-		free(queue->sq);
-		free(queue->cq);
-		free(queue->record);
+		if (!queue->lent) {
+			free(queue->sq);
+			free(queue->cq);
+			free(queue->record);
+		}
 	}
 }
 

@@ -42,6 +42,7 @@ struct rig_queue {
 	struct mlx5dv_devx_uar *uar[2];
 	struct ibv_qp *qp;
 	struct ibv_cq *verbs_cq;
+	bool lent;           /* the rings' memory is somebody else's */
 };
 
 /* Everything another process needs to connect. */
@@ -58,6 +59,13 @@ void rig_open(struct rig_port *port, uint32_t device);
 void rig_close(struct rig_port *port);
 struct ibv_mr *rig_register(struct rig_port *port, void *memory, size_t bytes, unsigned more_access);
 void rig_make(struct rig_queue *queue, struct rig_port *port, enum rig_kind kind, uint32_t blocks);
+/* The same with rings and records in memory of other addresses for the NIC (DEVX only): alloc() gives bytes, zeroed, and at() where this program has
+ * them. They stay the allocator's. */
+struct rig_memory {
+	uint64_t (*alloc)(size_t bytes, int device);
+	void *(*at)(uint64_t address);
+};
+void rig_make_in(struct rig_queue *queue, struct rig_port *port, enum rig_kind kind, uint32_t blocks, const struct rig_memory *memory);
 void rig_destroy(struct rig_queue *queue);
 /* To ready-to-send. timeout, retries: small, tests wait for them. */
 void rig_connect(struct rig_queue *queue, uint32_t peer_qpn, const union ibv_gid *peer);
