@@ -226,8 +226,8 @@ static enum marrow_status place_one_way(struct mrw_network *n, uint32_t i, uint6
 	return status == MARROW_SUCCESS ? mrw_nic_self_test(n->nic[i]) : status;
 }
 
-/* By dma-buf, else by address, as the arena. Else the NIC's rings are where they were. */
-static enum marrow_status place(struct mrw_network *n, uint32_t i, uint64_t part, bool must)
+/* By dma-buf, else by address, as the arena. Else the NIC's rings are where they were. *placed counts those that are there. */
+static enum marrow_status place(struct mrw_network *n, uint32_t i, uint64_t part, bool must, uint32_t *placed)
 {
 	char dmabuf[MRW_ERROR_TEXT_BYTES / 3], peermem[MRW_ERROR_TEXT_BYTES / 3];
 	struct mrw_nic_info info;
@@ -245,6 +245,7 @@ static enum marrow_status place(struct mrw_network *n, uint32_t i, uint64_t part
 		mrw_log(MRW_LOG_INFO, "%s: rings are in the memory of device %d (%llu bytes), by dma-buf", info.name, ordinal, bytes);
 	else if (status == MARROW_SUCCESS)
 		mrw_log(MRW_LOG_INFO, "%s: rings are in the memory of device %d (%llu bytes), by address (nvidia-peermem): %s", info.name, ordinal, bytes, dmabuf);
+	*placed += status == MARROW_SUCCESS;
 	if (status == MARROW_SUCCESS)
 		return MARROW_SUCCESS;
 	if (must)
@@ -262,7 +263,7 @@ static enum marrow_status place_rings(struct mrw_network *n)
 {
 	const uint64_t grain = 65536; /* pages of GPUs, as drivers of NICs have them */
 	uint64_t part;
-	uint32_t links = 0;
+	uint32_t links = 0, placed = 0;
 	enum rings rings = RINGS_AUTO;
 	MRW_TRY(read_rings(&rings));
 	if (!n->device->runtime->arena_dmabuf || rings == RINGS_HOST)
@@ -282,7 +283,9 @@ static enum marrow_status place_rings(struct mrw_network *n)
 	}
 	n->device->runtime->arena_seal(n->device, &n->rings);
 	for (uint32_t i = 0; i < n->nics; i++)
-		MRW_TRY(place(n, i, part, rings == RINGS_GPU));
+		MRW_TRY(place(n, i, part, rings == RINGS_GPU, &placed));
+	if (placed == 0)
+		n->device->runtime->arena_free(n->device, &n->rings);
 	return MARROW_SUCCESS;
 }
 

@@ -1,5 +1,8 @@
 /* cqe.h - completion queue entries as a ConnectX writes them: 64 bytes, big endian; the last word lands last.
  *
+ * In GPU memory entries arrive as flags in the arena do: as writes over PCIe into L2, behind all that the NIC wrote there before. Loads of system
+ * scope see them.
+ *
  * Two forms. Collapsed: one entry, overwritten by each completion; its counter says how far the queue is. With ownership: a ring; bit 0
  * of an entry's last byte changes with each pass (0 in the first), and entries never written hold the invalid opcode. */
 #ifndef MRW_CQE_H

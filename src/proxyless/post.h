@@ -4,6 +4,12 @@
  * advances in the order of the ranges; whoever finds something ready that was not rung yet writes the doorbell record and the doorbell
  * for all of it. Counters run freely (64 bits); the NIC sees their low 16 bits.
  *
+ * Order, whether the ring lies in host memory or in the GPU's own (nic.h). Requests are plain stores. Behind them are fences of system scope: in
+ * mrw_publish() of ready, which whoever rings acquires, and before the stores of record and doorbell. Such a fence ends when the stores before it, and
+ * what was acquired, are performed for every observer of the system: in host memory, or in the GPU's L2, where reads of a NIC over PCIe end, too. So
+ * the NIC finds behind a record the requests that it counts, and behind a doorbell the record. In GPU memory less of it crosses PCIe, and no more
+ * order is needed.
+ *
  * Nothing here waits for the NIC: mrw_post_reserve() says false when the ring is full, and the caller decides how long to go on asking
  * (its waits are bounded and named). Between a reserve that succeeded and its ready there must be no wait. */
 #ifndef MRW_POST_H

@@ -64,6 +64,7 @@ static struct {
 	struct mrw_arena arena;
 	struct mrw_region region;
 	bool dmabuf;
+	struct mrw_arena rings;  /* no base: they are in the host's pages */
 } s;
 
 static int attribute(enum cudaDeviceAttr which)
@@ -125,6 +126,10 @@ static bool try_map(const char *what, void *base, uint64_t bytes, bool registers
 {
 	char text[100];
 	void *device;
+	if (bytes == 0) {
+		printf("     %s: nothing to map\n", what);
+		return true;
+	}
 	enum marrow_status status = mrw_cuda_runtime.pages_map(&s.device, base, bytes, registers, &device);
 	snprintf(text, sizeof text, "%s (%llu bytes at %p) mapped for kernels", what, (unsigned long long)bytes, base);
 	if (status == MARROW_SUCCESS)
@@ -140,7 +145,8 @@ static bool make_link(void)
 	if (!is_good(mrw_link_new(s.nic, PEER, &s.queue[PEER], &s.link[PEER]), "a queue pair"))
 		return false;
 	mrw_nic_get_info(s.nic, &info);
-	verdict(true, "it was made by %s", info.devx ? "device commands (DEVX)" : "verbs");
+	verdict(mrw_link_is_placed(s.link[PEER]) == (s.rings.base != NULL), "it was made by %s, its rings are in %s memory",
+		info.devx ? "device commands (DEVX)" : "verbs", mrw_link_is_placed(s.link[PEER]) ? "GPU" : "host");
 	mrw_link_get_address(s.link[PEER], &self);
 	if (!is_good(mrw_link_connect(s.link[PEER], &self), "connected to itself"))
 		return false;
@@ -181,19 +187,25 @@ static bool register_memory(void)
 static bool wait_done(struct mrw_queue *q, uint64_t index)
 {
 	uint64_t until = now_us() + WAIT_NS / 1000;
-	while (!mrw_poll_done(q, index))
+	while (mrw_link_pull(s.link[PEER]) == MARROW_SUCCESS && !mrw_poll_done(q, index))
 		if (mrw_load_relaxed(&q->failed) != 0 || now_us() > until)
 			return false;
-	return true;
+	return mrw_poll_reached(q, index);
 }
 
 static void show_queue(const struct mrw_queue *q, const char *whose)
 {
 	const uint8_t *cqe = s.queue[PEER].cq;
+	struct mrw_queue kernels;
+	uint32_t record = 0;
+	mrw_link_get_queue(s.link[PEER], &kernels);
+	if (mrw_link_pull(s.link[PEER]) != MARROW_SUCCESS ||
+	    mrw_cuda_runtime.poke(&s.device, &record, kernels.record, sizeof record) != MARROW_SUCCESS)
+		printf("     not to be read: %s\n", mrw_error_text());
 	printf("     %s queue: reserved %llu ready %llu rung %llu completed %llu consumed %llu failed 0x%llx; record %u; entry 0: op_own 0x%02x counter "
 	       "%u syndrome 0x%02x\n", whose, (unsigned long long)q->reserved, (unsigned long long)q->ready, (unsigned long long)q->rung,
 	       (unsigned long long)q->completed, (unsigned long long)q->consumed, (unsigned long long)q->failed,
-	       mrw_be32(*(volatile uint32_t *)s.queue[PEER].record), cqe[63], (uint32_t)cqe[60] << 8 | cqe[61], cqe[55]);
+	       mrw_be32(record), cqe[63], (uint32_t)cqe[60] << 8 | cqe[61], cqe[55]);
 }
 
 /* The host posts, the NIC reads and writes GPU memory. */
@@ -214,6 +226,8 @@ static bool host_posts(void)
 			      s.region.lkey, sizes[i]);
 		mrw_wqe_write_word(mrw_post_slot(q, first + 1), first + 1, q->qpn, true, s.region.address + FLAG, s.region.rkey, round);
 		mrw_post_ready(q, first, 2);
+		if (mrw_link_push(s.link[PEER]) != MARROW_SUCCESS)
+			return is_good(MARROW_CUDA_ERROR, "handing requests on");
 		bool done = wait_done(q, first + 1);
 		if (mrw_cuda_runtime.poke(&s.device, in, s.arena.base + TO, sizes[i]) != MARROW_SUCCESS ||
 		    mrw_cuda_runtime.poke(&s.device, &flag, s.arena.base + FLAG, 8) != MARROW_SUCCESS)
@@ -269,6 +283,37 @@ static bool try_kernels(void)
 	return kernel_posts("a kernel posts", 8, 2000);
 }
 
+static enum marrow_status copy_rings(void *device, void *to, const void *from, uint64_t bytes)
+{
+	return mrw_cuda_runtime.poke(device, to, from, bytes);
+}
+
+/* Either way is enough, and with neither rings stay in the host's memory. */
+static bool move_rings(void)
+{
+	struct mrw_queue_memory m = {.bytes = mrw_nic_queue_bytes(s.nic), .dmabuf_fd = -1, .copy = copy_rings, .arg = &s.device};
+	is_good(mrw_view_fetch(&s.view, PEER, &s.queue[PEER]), "the kernel's counters read back");
+	mrw_view_free(&s.view);
+	mrw_link_free(s.link[PEER]);
+	s.link[PEER] = NULL;
+	printf("     --- the same with rings in GPU memory\n");
+	if (!is_good(mrw_cuda_runtime.arena_new(&s.device, m.bytes, &s.rings), "memory for rings"))
+		return false;
+	m.base = s.rings.base;
+	enum marrow_status status = mrw_cuda_runtime.arena_dmabuf(&s.device, &s.rings, &m.dmabuf_fd);
+	mrw_error_quiet(true);
+	if (status == MARROW_SUCCESS) {
+		status = mrw_nic_place_queues(s.nic, &m);
+		close(m.dmabuf_fd);
+		m.dmabuf_fd = -1;
+	}
+	mrw_error_quiet(false);
+	printf("     rings by dma-buf: %s\n", status == MARROW_SUCCESS ? "registered" : mrw_error_text());
+	if (status != MARROW_SUCCESS && !is_good(mrw_nic_place_queues(s.nic, &m), "rings registered by address (as with nvidia-peermem)"))
+		return false;
+	return is_good(mrw_nic_self_test(s.nic), "its self test by the host, by copies to and from there");
+}
+
 static void close_all(void)
 {
 	if (s.view.device)
@@ -280,6 +325,7 @@ static void close_all(void)
 	mrw_nic_close(s.nic);
 	if (s.device.runtime) {
 		mrw_cuda_runtime.arena_free(&s.device, &s.arena);
+		mrw_cuda_runtime.arena_free(&s.device, &s.rings);
 		mrw_cuda_runtime.close(&s.device);
 	}
 	verdict(true, "all is closed");
@@ -337,11 +383,16 @@ int main(void)
 	if (!look_at_machine())
 		return 1;
 	bool way = open_all() && try_page() && make_link() && register_memory() && host_posts() && try_kernels();
+	way = way && move_rings() && make_link() && host_posts() && try_kernels();
 	close_all();
 	if (way) {
 		struct world w = {.target = MARROW_TARGET_CUDA, .nranks = 2, .ncomms = 1, .timeout_ms = 8000};
 		setenv("MARROW_TEST_HOSTS", "2", 1);
-		verdict(world_run(&w, collectives) == 0, "two ranks as threads, a host each");
+		for (int i = 0; i < 2; i++) {
+			setenv("MARROW_RINGS", i ? "gpu" : "host", 1);
+			verdict(world_run(&w, collectives) == 0, "two ranks as threads, a host each, rings in %s memory", i ? "GPU" : "host");
+		}
+		setenv("MARROW_RINGS", "host", 1);
 		w.nranks = 4;
 		verdict(world_run(&w, collectives) == 0, "four ranks as threads on two hosts");
 	}

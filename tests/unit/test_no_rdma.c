@@ -37,8 +37,13 @@ static void all_is_refused_politely(void **state)
 	unsupported(mrw_nic_self_test(nic));
 	unsupported(mrw_region_new(nic, &queue, sizeof queue, -1, &region));
 	mrw_region_free(nic, &region);
+	assert_int_equal(mrw_nic_queue_bytes(nic), 0);
+	unsupported(mrw_nic_place_queues(nic, NULL));
 	unsupported(mrw_link_new(nic, 0, &queue, &link));
 	assert_null(link);
+	unsupported(mrw_link_push(link));
+	unsupported(mrw_link_pull(link));
+	assert_false(mrw_link_is_placed(link));
 	mrw_link_free(link);
 	mrw_nic_close(nic);
 }
