@@ -49,8 +49,8 @@ static enum marrow_status nothing_came(struct test *t, bool flag, bool completio
 	if (completion)
 		return mrw_fail(
 			MARROW_SYSTEM_ERROR,
-			"%s: the self test's write is complete, but its flag is not in memory%s: writes of the NIC end elsewhere "
-			"(IOMMU translation, PCIe access control)",
+			"%s: the self test's write is complete, but its flag is not in memory: writes of the NIC end elsewhere "
+			"(IOMMU translation, PCIe access control)%s",
 			name, rings(t));
 	return mrw_fail(
 		MARROW_SYSTEM_ERROR,

@@ -100,6 +100,8 @@ static void arena_free(struct mrw_device *d, struct mrw_arena *arena)
 {
 	if (arena->base)
 		add(&t.arenas, ~0u);
+	if (arena->base && arena->base == rings_begin)
+		rings_begin = rings_end = NULL;
 	if (arena->handle)
 		mrw_host_runtime.arena_free(d, arena);
 	arena->base = NULL;
@@ -163,7 +165,7 @@ static void check_image(const uint8_t *image, const void *base)
 		peers++;
 		seen |= 1u << number;
 		EXPECT(!far->peer[r].queue[1] && far->nics == 1 && far->peer[r].path == MRW_PATH_FAR);
-		if (t.rings)
+		if (rings_begin)
 			EXPECT(in_rings(q->sq) && in_rings(q->record) && in_rings(q->cq) && in_rings(q->cq_record));
 		else
 			EXPECT((uint64_t)(uintptr_t)q->sq > FAR_AWAY && (uint64_t)(uintptr_t)q->record > FAR_AWAY &&
@@ -246,6 +248,7 @@ static void work(struct marrow_comm *comm, uint32_t rank)
 static void *be_rank(void *p)
 {
 	made = 0;
+	rings_begin = rings_end = NULL;
 	struct rank *self = p;
 	struct marrow_config config = MARROW_CONFIG_INIT;
 	struct marrow_comm *comm = NULL;
