@@ -126,12 +126,13 @@ enum marrow_status mrw_link_push(struct mrw_link *link)
  * that word from a first copy and the rest from a second one has whole entries. */
 enum marrow_status mrw_link_pull(struct mrw_link *link)
 {
-	const uint8_t *theirs = link->placed + mrw_block_bytes(link->nic);
 	uint8_t *before = link->nic->place.pulled;
 	uint64_t bytes = link->nic->config.collapsed ? MRW_CQE_BYTES : mrw_ring_bytes(link->nic);
+	const uint8_t *theirs;
 
 	if (!link->placed)
 		return MARROW_SUCCESS;
+	theirs = link->placed + mrw_block_bytes(link->nic);
 	MRW_TRY(copy(link, before, theirs, bytes));
 	MRW_TRY(copy(link, link->cq_block, theirs, bytes));
 	for (uint64_t at = MRW_CQE_TAIL_AT; at < bytes; at += MRW_CQE_BYTES)
