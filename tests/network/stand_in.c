@@ -1,8 +1,9 @@
 /* stand_in.c - what a target with memory of its own asks of the network, on a machine without a GPU: the host target with the CUDA target's
  * steps put in. Queues lie in a second memory and are read back, their rings in a third, pages are mapped, memory is exported; each of these can fail.
  *
- * stand_in [--cuda LIBRARY] [CASE]: two ranks as threads, a host each; below marrow-softnic run --hosts 2. LIBRARY: softnic/test/fake_cuda.h's, for the
- * cases whose memory is nowhere. Doorbells are looked at late: what a rank leaves behind is still on its way when it goes. */
+ * stand_in [--cuda LIBRARY] [CASE]: two ranks as threads, a host each; below marrow-softnic run --hosts 2. With MARROW_TEST_NICS=2 (and
+ * --nics 2) the case that is about two NICs. LIBRARY: softnic/test/fake_cuda.h's, for the cases whose memory is nowhere. Doorbells are looked at late:
+ * what a rank leaves behind is still on its way when it goes. */
 #include "support/hosts.h"
 
 #include "comm.h"
@@ -317,6 +318,15 @@ static void by_dmabuf(struct rank *ranks)
 	EXPECT(t.ring_copies > 0);
 }
 
+/* Each in its part of the rings. */
+static void two_nics(struct rank *ranks)
+{
+	setenv("MARROW_RINGS", "gpu", 1);
+	run(ranks);
+	expect_success(ranks);
+	EXPECT(t.exports == 4 * RANKS && t.maps == 2 * RANKS && t.rings == RANKS);
+}
+
 static void in_host_memory(struct rank *ranks)
 {
 	run(ranks);
@@ -443,7 +453,7 @@ static const struct {
 } cases[] = {
 	{"by_dmabuf", by_dmabuf}, {"no_dmabuf", no_dmabuf}, {"nic_refuses_dmabuf", nic_refuses_dmabuf}, {"neither", neither},
 	{"rings_of_the_host", rings_of_the_host}, {"no_rings", no_rings}, {"rings_refused", rings_refused}, {"rings_deaf", rings_deaf},
-	{"rings_elsewhere", rings_elsewhere}, {"maps_fail", maps_fail}, {"addresses", addresses}, {"astray", astray},
+	{"rings_elsewhere", rings_elsewhere}, {"two_nics", two_nics}, {"maps_fail", maps_fail}, {"addresses", addresses}, {"astray", astray},
 };
 
 static bool load(const char *path)
@@ -471,7 +481,7 @@ static void set_up(void)
 
 int main(int argc, char **argv)
 {
-	const char *library = NULL, *only = NULL;
+	const char *library = NULL, *only = NULL, *nics = getenv("MARROW_TEST_NICS");
 	struct rank ranks[RANKS];
 	uint32_t wrong = 0;
 	for (int i = 1; i < argc; i++) {
@@ -487,6 +497,8 @@ int main(int argc, char **argv)
 	set_up();
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		if ((only && strcmp(only, cases[i].name) != 0) || ((cases[i].run == neither || cases[i].run == rings_refused) && !library))
+			continue;
+		if ((cases[i].run == two_nics) != (nics && strcmp(nics, "2") == 0))
 			continue;
 		memset(&t, 0, sizeof t);
 		unsetenv("MARROW_SOFTNIC_REFUSE");
