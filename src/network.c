@@ -244,16 +244,17 @@ static enum marrow_status place(struct mrw_network *n, uint32_t i, uint64_t part
 	if (by_dmabuf == MARROW_SUCCESS)
 		mrw_log(MRW_LOG_INFO, "%s: rings are in the memory of device %d (%llu bytes), by dma-buf", info.name, ordinal, bytes);
 	else if (status == MARROW_SUCCESS)
-		mrw_log(MRW_LOG_INFO, "%s: rings are in the memory of device %d (%llu bytes), by address (nvidia-peermem): %s", info.name, ordinal, bytes, dmabuf);
+		mrw_log(MRW_LOG_INFO, "%s: rings are in the memory of device %d (%llu bytes), by address (nvidia-peermem): %s", info.name, ordinal,
+			bytes, dmabuf);
 	*placed += status == MARROW_SUCCESS;
 	if (status == MARROW_SUCCESS)
 		return MARROW_SUCCESS;
 	if (must)
-		return mrw_fail(MARROW_UNSUPPORTED, "MARROW_RINGS=gpu, but rank %u's NIC %s does not take rings in the memory of device %d: load nvidia-peermem "
-				"(modprobe nvidia-peermem), or leave the choice to Marrow (MARROW_RINGS=auto). By dma-buf: %s; by address: %s",
+		return mrw_fail(MARROW_UNSUPPORTED, "MARROW_RINGS=gpu, but rank %u's NIC %s does not take rings in the memory of device %d: load "
+				"nvidia-peermem (modprobe nvidia-peermem), or leave the choice to Marrow (MARROW_RINGS=auto). By dma-buf: %s; by address: %s",
 				n->place.rank, info.name, ordinal, dmabuf, peermem);
-	mrw_log(MRW_LOG_INFO, "%s: rings are in the host's memory, not in that of device %d: by dma-buf: %s; by address: %s", info.name, ordinal, dmabuf,
-		peermem);
+	mrw_log(MRW_LOG_INFO, "%s: rings are in the host's memory, not in that of device %d: by dma-buf: %s; by address: %s", info.name, ordinal,
+		dmabuf, peermem);
 	MRW_TRY(mrw_nic_place_queues(n->nic[i], NULL));
 	return mrw_nic_self_test(n->nic[i]); /* if the NIC itself broke at that, this rank should not go on */
 }

@@ -112,7 +112,8 @@ static bool place(struct mrw_link *link, char *why)
 
 	link->placed = mrw_place_take(link->nic);
 	if (!link->placed) {
-		snprintf(why, MRW_WHY_BYTES, "%s: the memory for rings holds %u queue pairs, which are there", link->nic->info.name, link->nic->place.parts);
+		snprintf(why, MRW_WHY_BYTES, "%s: the memory for rings holds %u queue pairs, which are there", link->nic->info.name,
+			 link->nic->place.parts);
 		return false;
 	}
 	if (m->copy(m->arg, link->placed, link->sq_block, block) == MARROW_SUCCESS &&

@@ -71,7 +71,8 @@ struct mrw_queue_memory {
 /* What one link takes of such memory. */
 uint64_t mrw_nic_queue_bytes(const struct mrw_nic *nic);
 /* Links made from now on have their rings and records in memory (copied), or are not made. It must be free of links, and so must what
- * was there before; NULL: links are in the host's memory again. MARROW_UNSUPPORTED: queues are made by verbs, or libmlx5 is too old for the dma-buf. */
+ * was there before; NULL: links are in the host's memory again. MARROW_UNSUPPORTED: queues are made by verbs, or libmlx5 is too old for the
+ * dma-buf. */
 enum marrow_status mrw_nic_place_queues(struct mrw_nic *nic, const struct mrw_queue_memory *memory);
 
 struct mrw_region {

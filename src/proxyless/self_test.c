@@ -55,7 +55,8 @@ static enum marrow_status nothing_came(struct test *t, bool flag, bool completio
 	return mrw_fail(
 		MARROW_SYSTEM_ERROR,
 		"%s: the self test%s saw neither data nor completion within 5 s: %s, or packets to itself do not come back (port %u, MTU %u)",
-		name, rings(t), rings(t)[0] ? "the NIC does not read requests there (IOMMU translation, PCIe access control)" : "the doorbell does not reach the NIC",
+		name, rings(t),
+		rings(t)[0] ? "the NIC does not read requests there (IOMMU translation, PCIe access control)" : "the doorbell does not reach the NIC",
 		t->nic->info.port, t->nic->info.mtu);
 }
 
