@@ -452,6 +452,7 @@ static void large(struct world_rank *self, struct desk *d, uint64_t *s, uint64_t
 		}
 	}
 	/* Nobody allocates on while a kernel waits for it. */
+	world_meet(self);
 	expect(self, marrow_barrier(self->comms[0], self->streams[0]), "barrier");
 	if (on_cuda(self) && device_stream_synchronize(self->streams[0]) != 0)
 		world_fail(self, "barrier: %s", device_error());
