@@ -329,12 +329,14 @@ static enum marrow_status copy_selves(struct mrw_task *task, const struct launch
 	return MARROW_SUCCESS;
 }
 
-/* Launches the places [from, from + per) of every route, and of the pairs of self. At most MRW_MAX_ROUTES routes. */
+/* Launches the places [from, from + per) of every route, and of the pairs of self. At most MRW_MAX_ROUTES routes. A lane that is listed has a step to
+ * take, or its team would not meet before it is done: lanes are those of the part. */
 static enum marrow_status launch_part(struct mrw_task *task, const struct launch *l, uint32_t from, uint32_t per)
 {
 	struct mrw_device *d = &task->comm->device;
 	struct mrw_transfers part;
 	uint32_t used = 0;
+	bool wide = false;
 	part = *l->m;
 	part.routes = 0;
 	for (uint32_t i = 0; i < l->m->routes; i++) {
@@ -344,6 +346,7 @@ static enum marrow_status launch_part(struct mrw_task *task, const struct launch
 		r.count = at_most(r.count - from, per);
 		memcpy(&part.list[used], &l->list[r.first + from], r.count * sizeof *part.list);
 		r.first = used;
+		r.lanes = (uint8_t)width(&part.a.layout, part.list, &r, d->runtime->target == MARROW_TARGET_CUDA, &wide);
 		used += r.count;
 		part.route[part.routes++] = r;
 	}

@@ -24,7 +24,8 @@ struct mrw_network {
 	struct mrw_queue *queues;
 	struct mrw_far *far;
 	struct mrw_view view;    /* of far and queues, for kernels */
-	struct mrw_arena rings;  /* of the queue pairs; no base: they are in the host's pages */
+	struct mrw_arena rings;  /* of the queue pairs, and the view behind them; no base: they are in the host's pages */
+	uint64_t rings_bytes;    /* the rings' part of it */
 	struct mrw_device *device;
 	struct mrw_network_place place;
 };
@@ -259,10 +260,32 @@ static enum marrow_status place(struct mrw_network *n, uint32_t i, uint64_t part
 	return mrw_nic_self_test(n->nic[i]); /* if the NIC itself broke at that, this rank should not go on */
 }
 
+static uint64_t mapped(const struct mrw_arena *arena)
+{
+	return arena->mapped > arena->bytes ? arena->mapped : arena->bytes;
+}
+
+/* Memory for the rings of all queue pairs and the view: one piece, for memory comes in pages of 2 MiB. By itself no more than a communicator's, with its
+ * arena, may be. */
+static enum marrow_status make_rings(struct mrw_network *n, const struct mrw_arena *arena, bool must)
+{
+	struct mrw_device *d = n->device;
+	MRW_TRY(d->runtime->arena_new(d, n->rings_bytes + mrw_view_bytes(n->links), &n->rings));
+	d->runtime->arena_seal(d, &n->rings);
+	if (must || mapped(arena) + mapped(&n->rings) <= MRW_DEVICE_MOST)
+		return MARROW_SUCCESS;
+	enum marrow_status status = mrw_fail(MARROW_UNSUPPORTED, "%llu KiB for %u queue pairs and %llu MiB for the rest are more than the %llu MiB that a "
+			"communicator takes by itself (MARROW_RINGS=gpu takes it)", (unsigned long long)mapped(&n->rings) >> 10, n->links,
+			(unsigned long long)mapped(arena) >> 20, MRW_DEVICE_MOST >> 20);
+	d->runtime->arena_free(d, &n->rings);
+	return status;
+}
+
 /* The rings of all queue pairs in one piece of the GPU's memory, if it has such and nobody has asked for the host's. */
-static enum marrow_status place_rings(struct mrw_network *n)
+static enum marrow_status place_rings(struct mrw_network *n, const struct mrw_arena *arena)
 {
 	const uint64_t grain = 65536; /* pages of GPUs, as drivers of NICs have them */
+	char why[MRW_ERROR_TEXT_BYTES / 2];
 	uint64_t part;
 	uint32_t links = 0, placed = 0;
 	enum rings rings = RINGS_AUTO;
@@ -272,17 +295,20 @@ static enum marrow_status place_rings(struct mrw_network *n)
 	for (uint32_t p = 0; p < n->reach.nranks; p++)
 		links += is_far(n, p);
 	part = (links * mrw_nic_queue_bytes(n->nic[0]) + grain - 1) / grain * grain; /* queues of all NICs are alike */
+	n->rings_bytes = part * n->nics;
 	mrw_error_quiet(rings == RINGS_AUTO);
-	enum marrow_status status = n->device->runtime->arena_new(n->device, part * n->nics, &n->rings);
+	enum marrow_status status = make_rings(n, arena, rings == RINGS_GPU);
 	mrw_error_quiet(false);
 	if (status != MARROW_SUCCESS) {
+		snprintf(why, sizeof why, "%s", mrw_error_text());
 		if (rings == RINGS_GPU)
-			return status;
+			return mrw_fail(status, "MARROW_RINGS=gpu, but rank %u has no %llu KiB for rings on device %d: free memory there, or leave the choice to "
+					"Marrow (MARROW_RINGS=auto): %s", n->place.rank, (unsigned long long)n->rings_bytes >> 10,
+					n->device->info.ordinal, why);
 		mrw_log(MRW_LOG_INFO, "rank %u: rings are in the host's memory, not in that of device %d: %s", n->place.rank, n->device->info.ordinal,
-			mrw_error_text());
+			why);
 		return MARROW_SUCCESS;
 	}
-	n->device->runtime->arena_seal(n->device, &n->rings);
 	for (uint32_t i = 0; i < n->nics; i++)
 		MRW_TRY(place(n, i, part, rings == RINGS_GPU, &placed));
 	if (placed == 0)
@@ -332,7 +358,6 @@ static void describe_peers(struct mrw_network *n)
 
 static enum marrow_status make_links(struct mrw_network *n)
 {
-	n->links = (n->reach.nranks - 1) * n->nics;
 	n->link = calloc(n->links, sizeof *n->link);
 	n->queues = aligned_alloc(64, sizeof *n->queues * n->links);
 	n->far = aligned_alloc(64, (sizeof *n->far + 63) / 64 * 64);
@@ -362,7 +387,8 @@ enum marrow_status mrw_network_open(struct mrw_network **network, const struct m
 	n->nics = count;
 	n->device = device;
 	MRW_TRY_GOTO(open_nics(n, arena));
-	MRW_TRY_GOTO(place_rings(n));
+	n->links = (n->reach.nranks - 1) * n->nics;
+	MRW_TRY_GOTO(place_rings(n, arena));
 	MRW_TRY_GOTO(make_links(n));
 	*network = n;
 	return MARROW_SUCCESS;
@@ -386,7 +412,7 @@ static enum marrow_status connect_all(struct mrw_network *n, const uint8_t *all,
 			n->far->peer[p].queue[i] = &n->queues[k];
 		}
 	}
-	return mrw_view_new(&n->view, n->device, n->far, n->queues, n->link, n->links);
+	return mrw_view_new(&n->view, n->device, n->far, n->queues, n->link, n->links, n->rings.base ? n->rings.base + n->rings_bytes : NULL);
 }
 
 enum marrow_status mrw_network_connect(struct mrw_network *n, struct mrw_boot *boot)

@@ -10,7 +10,7 @@
 
 static uint8_t *queue_at(const struct mrw_view *view, uint32_t number)
 {
-	return view->words.base + QUEUES_AT + number * sizeof(struct mrw_queue);
+	return view->words + QUEUES_AT + number * sizeof(struct mrw_queue);
 }
 
 /* Maps the pages around *word and makes *word its address in kernels. Where there are none to map it is. */
@@ -58,27 +58,35 @@ static enum marrow_status make(struct mrw_view *view, const struct mrw_far *far,
 		for (uint32_t i = 0; i < MRW_MAX_NICS; i++)
 			if (far->peer[p].queue[i])
 				to->peer[p].queue[i] = (struct mrw_queue *)(void *)queue_at(view, (uint32_t)(far->peer[p].queue[i] - queues));
-	return d->runtime->poke(d, view->words.base, image, bytes);
+	return d->runtime->poke(d, view->words, image, bytes);
+}
+
+uint64_t mrw_view_bytes(uint32_t count)
+{
+	return QUEUES_AT + (uint64_t)count * sizeof(struct mrw_queue);
 }
 
 enum marrow_status mrw_view_new(struct mrw_view *view, struct mrw_device *device, struct mrw_far *far, const struct mrw_queue *queues,
-				struct mrw_link *const *links, uint32_t count)
+				struct mrw_link *const *links, uint32_t count, uint8_t *room)
 {
-	uint64_t bytes = QUEUES_AT + (uint64_t)count * sizeof(struct mrw_queue);
+	uint64_t bytes = mrw_view_bytes(count);
 	memset(view, 0, sizeof *view);
 	view->device = device;
 	view->far = far;
 	if (!device->runtime->pages_map)
 		return MARROW_SUCCESS;
-	MRW_TRY(device->runtime->arena_new(device, bytes, &view->words));
-	device->runtime->arena_seal(device, &view->words);
+	if (!room) {
+		MRW_TRY(device->runtime->arena_new(device, bytes, &view->own));
+		device->runtime->arena_seal(device, &view->own);
+	}
+	view->words = room ? room : view->own.base;
 	uint8_t *image = aligned_alloc(64, (bytes + 63) / 64 * 64);
 	if (!image)
 		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for the image of %u queues", count);
 	memset(image, 0, bytes);
 	enum marrow_status status = make(view, far, queues, links, count, image, bytes);
 	free(image);
-	view->far = (struct mrw_far *)(void *)view->words.base;
+	view->far = (struct mrw_far *)(void *)view->words;
 	return status;
 }
 
@@ -91,7 +99,7 @@ enum marrow_status mrw_view_fetch(const struct mrw_view *view, uint32_t number, 
 {
 	struct mrw_device *d = view->device;
 	struct mrw_queue theirs;
-	if (!view->words.base)
+	if (!view->words)
 		return MARROW_SUCCESS;
 	MRW_TRY(d->runtime->poke(d, &theirs, queue_at(view, number), sizeof theirs));
 	/* None of them ever runs back; the host may have polled since. */
@@ -110,7 +118,7 @@ void mrw_view_free(struct mrw_view *view)
 	struct mrw_device *d = view->device;
 	for (uint32_t i = 0; i < view->npages; i++)
 		d->runtime->pages_unmap(d, view->pages[i]);
-	if (view->words.base)
-		d->runtime->arena_free(d, &view->words);
+	if (view->own.base)
+		d->runtime->arena_free(d, &view->own);
 	memset(view, 0, sizeof *view);
 }

@@ -14,16 +14,20 @@ enum { MRW_VIEW_PAGES = 5 * MRW_MAX_RANKS * MRW_MAX_NICS };
 
 struct mrw_view {
 	struct mrw_device *device;
-	struct mrw_arena words;            /* struct mrw_far, then the queues; no base: the host target */
+	uint8_t *words;                    /* struct mrw_far, then the queues; NULL: the host target */
+	struct mrw_arena own;              /* where words are, if the view was given no room */
 	struct mrw_far *far;               /* what kernels are given */
 	void *pages[MRW_VIEW_PAGES];       /* mapped */
 	uint32_t npages;
 };
 
-/* far and the count queues, to which it points, are the host's, filled and connected; links[k], of queue k, may be NULL. far, and the queues
- * where they are, must outlive the view. A view that failed half way is to be freed. */
+/* Memory of kernels that a view of so many queues takes. */
+uint64_t mrw_view_bytes(uint32_t count);
+/* far and the count queues, to which it points, are the host's, filled and connected; links[k], of queue k, may be NULL. far, the queues
+ * where they are, and room must outlive the view. room: mrw_view_bytes(count) of zeroed memory of the device, aligned to 64 bytes; NULL: the view makes
+ * its own. A view that failed half way is to be freed. */
 enum marrow_status mrw_view_new(struct mrw_view *view, struct mrw_device *device, struct mrw_far *far, const struct mrw_queue *queues,
-				struct mrw_link *const *links, uint32_t count);
+				struct mrw_link *const *links, uint32_t count, uint8_t *room);
 /* Brings the host's counters of queue number number up to what kernels have done, with no kernel in flight. */
 enum marrow_status mrw_view_fetch(const struct mrw_view *view, uint32_t number, struct mrw_queue *queue);
 /* Zeroed is fine. Before the links go. */

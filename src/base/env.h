@@ -19,7 +19,7 @@
 	X(MAX_CTAS, "MARROW_MAX_CTAS", INT, "0", 0, 64, "most CUDA blocks (channels) a collective uses; 0: by occupancy") \
 	X(SOCKET_IFNAME, "MARROW_SOCKET_IFNAME", STRING, "", 0, 0, "interface of the bootstrap sockets: prefix, or =exact") \
 	X(NICS, "MARROW_NICS", STRING, "", 0, 0, "RDMA devices for ranks on other hosts (mlx5_0,mlx5_1), taken in turns; default: all with an active port, on GPUs the nearest") \
-	X(RINGS, "MARROW_RINGS", STRING, "auto", 0, 0, "where GPU kernels and NICs have their queues: gpu, host (pinned memory), or auto: GPU memory where the NIC takes it") \
+	X(RINGS, "MARROW_RINGS", STRING, "auto", 0, 0, "where GPU kernels and NICs have their queues: gpu, host (pinned memory), or auto: GPU memory where the NIC takes it, up to 32 MiB a communicator") \
 	X(NIC_GID_INDEX, "MARROW_NIC_GID_INDEX", INT, "", 0, 255, "address of a NIC's port, by index; default: RoCE v2, IPv4 before IPv6; InfiniBand: 0") \
 	X(NIC_PKEY_INDEX, "MARROW_NIC_PKEY_INDEX", INT, "0", 0, 65535, "partition key of a NIC's port, by index") \
 	X(NIC_TRAFFIC_CLASS, "MARROW_NIC_TRAFFIC_CLASS", INT, "0", 0, 255, "traffic class of messages to other hosts; RoCE: its upper six bits are the DSCP") \

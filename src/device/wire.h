@@ -182,7 +182,9 @@ struct mrw_layout {
 /* Of an operation (packets and greetings; parity of seq), of a round. */
 enum mrw_posted_kind { MRW_POSTED_OPERATION, MRW_POSTED_ROUND, MRW_POSTED_KINDS };
 
-/* What the arena may cost: parts shrink as ranks and channels grow. In all at most MRW_ARENA_MOST: 32 MiB less the target's own pages. */
+/* What the arena may cost: parts shrink as ranks and channels grow. In all at most MRW_ARENA_MOST: what a communicator may take of a device less a page
+ * (2 MiB) of queues and, in GPU memory, their rings. */
+#define MRW_DEVICE_MOST (32ull << 20)
 #define MRW_ARENA_MOST (29ull << 20)
 #define MRW_PACKETS_BUDGET (4ull << 20)
 #define MRW_LINES_BUDGET (5ull << 20)

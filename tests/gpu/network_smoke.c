@@ -275,7 +275,7 @@ static bool try_kernels(void)
 	s.far.lkey[0] = s.region.lkey;
 	s.far.nics = 1;
 	s.far.peer[PEER] = (struct mrw_far_peer){.queue = {&s.queue[PEER]}, .arena = s.region.address, .rkey = {s.region.rkey}, .path = MRW_PATH_FAR};
-	if (!is_good(mrw_view_new(&s.view, &s.device, &s.far, s.queue, s.link, PEER + 1), "far and queues in GPU memory, pages mapped"))
+	if (!is_good(mrw_view_new(&s.view, &s.device, &s.far, s.queue, s.link, PEER + 1, NULL), "far and queues in GPU memory, pages mapped"))
 		return false;
 	if (!kernel_posts("a kernel posts", 64, 1) || !kernel_posts("a kernel posts", 4096, 20))
 		return false;

@@ -227,6 +227,8 @@ MUTANTS = [
     Mutant("a base goes with another team's lane", [(LANES, "mrw_lane_numbered(m, l)->base = next;", "mrw_lane_numbered(m, even ? mrw_lane_shared(m, l, first) : l)->base = next;")], ["exchanges teams", "tsan exchanges"]),
     Mutant("lanes are shared out as if none moved on", [(LANES, "((l / m->routes + (uint32_t)first) & (m->a.layout.lanes - 1)) * m->routes", "(l / m->routes) * m->routes")],
            ["exchanges", "exchanges teams"]),
+    Mutant("a part of a group has the whole route's lanes", [(EXCHANGE, "\t\tr.lanes = (uint8_t)width(&part.a.layout, part.list, &r, d->runtime->target == MARROW_TARGET_CUDA, &wide);\n", "\t\twide = true;\n")],
+           ["exchanges parts"]),
     Mutant("a route has a lane less than its transfers need", [(ROUTES, "uint64_t most = place + (width ? width : 1);", "uint64_t most = place + (width > 1 ? width - 1 : 1);")],
            ["exchanges"], extra=True),
     Mutant("a pick is changed before all have been told", [(LANES, "\telse\n\t\tmrw_team_sync(team); /* all have been told */\n", "")], ["exchanges teams"]),

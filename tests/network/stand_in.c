@@ -7,6 +7,7 @@
 #include "support/hosts.h"
 
 #include "comm.h"
+#include "network_view.h"
 #include "device/far.h"
 #include "device/order.h"
 #include "proxyless/nic.h"
@@ -30,6 +31,7 @@ static struct {
 	int no_dmabuf, nowhere, far_away;
 	int astray;                     /* rank 0's writes end elsewhere in the other arena */
 	int rings_nowhere, no_rings, deaf_rings; /* no CPU can touch them, there are none, records do not get there */
+	int large_rings;         /* they take more than there is for them */
 	uint32_t fail_map;              /* number of the map that fails, from 1 */
 	/* what happened; atomic */
 	uint32_t spans, exports, maps, unmaps, images, arenas, rings, ring_copies;
@@ -86,6 +88,7 @@ static enum marrow_status arena_new(struct mrw_device *d, uint64_t bytes, struct
 		if (rings) {
 			rings_begin = arena->base;
 			rings_end = arena->base + bytes;
+			arena->bytes += t.large_rings ? MRW_DEVICE_MOST : 0;
 		}
 		add(&t.rings, rings);
 		return MARROW_SUCCESS;
@@ -189,6 +192,10 @@ static void copy_words(uint64_t *to, const uint64_t *from, uint64_t bytes)
 
 static enum marrow_status poke(struct mrw_device *d, void *dst, const void *src, uint64_t bytes)
 {
+	if (t.far_away && bytes == mrw_view_bytes(RANKS - 1)) {
+		check_image(src, dst);
+		return mrw_fail(MARROW_CUDA_ERROR, "this stand-in keeps kernels from pages that are nowhere");
+	}
 	if (in_rings(dst) || in_rings(src)) {
 		EXPECT(bytes % 8 == 0);
 		add(&t.ring_copies, 1);
@@ -196,10 +203,6 @@ static enum marrow_status poke(struct mrw_device *d, void *dst, const void *src,
 		if (!t.deaf_rings || bytes != 8)
 			copy_words(dst, src, bytes);
 		return MARROW_SUCCESS;
-	}
-	if (t.far_away && bytes > sizeof(struct mrw_far)) {
-		check_image(src, dst);
-		return mrw_fail(MARROW_CUDA_ERROR, "this stand-in keeps kernels from pages that are nowhere");
 	}
 	return mrw_host_runtime.poke(d, dst, src, bytes);
 }
@@ -313,7 +316,7 @@ static void by_dmabuf(struct rank *ranks)
 		run(ranks);
 		expect_success(ranks);
 	}
-	/* The arena and the rings are exported; only doorbells are mapped. */
+	/* The arena and the rings, with the image behind them, are exported; only doorbells are mapped. */
 	EXPECT(t.exports == 2 * PARTINGS * RANKS && t.spans == PARTINGS * RANKS && t.maps == PARTINGS * RANKS && t.rings == PARTINGS * RANKS);
 	EXPECT(t.ring_copies > 0);
 }
@@ -378,6 +381,20 @@ static void rings_deaf(struct rank *ranks)
 	t.deaf_rings = 1;
 	auto_and_gpu(ranks, "the self test with rings in GPU memory saw neither data nor completion");
 	EXPECT(t.ring_copies > 0);
+}
+
+/* A communicator takes no more memory than all do, unless it is asked for. */
+static void rings_too_large(struct rank *ranks)
+{
+	t.large_rings = 1;
+	run(ranks);
+	expect_success(ranks);
+	EXPECT(t.maps == RANKS * MAPS_A_RANK);
+	t.maps = t.unmaps = 0;
+	setenv("MARROW_RINGS", "gpu", 1);
+	run(ranks);
+	expect_success(ranks);
+	EXPECT(t.maps == RANKS);
 }
 
 static void rings_elsewhere(struct rank *ranks)
@@ -453,7 +470,7 @@ static const struct {
 } cases[] = {
 	{"by_dmabuf", by_dmabuf}, {"no_dmabuf", no_dmabuf}, {"nic_refuses_dmabuf", nic_refuses_dmabuf}, {"neither", neither},
 	{"rings_of_the_host", rings_of_the_host}, {"no_rings", no_rings}, {"rings_refused", rings_refused}, {"rings_deaf", rings_deaf},
-	{"rings_elsewhere", rings_elsewhere}, {"two_nics", two_nics}, {"maps_fail", maps_fail}, {"addresses", addresses}, {"astray", astray},
+	{"rings_too_large", rings_too_large}, {"rings_elsewhere", rings_elsewhere}, {"two_nics", two_nics}, {"maps_fail", maps_fail}, {"addresses", addresses}, {"astray", astray},
 };
 
 static bool load(const char *path)
