@@ -478,9 +478,13 @@ static void large(struct world_rank *self, struct desk *d, uint64_t *s, uint64_t
 			if (memcmp(got, piece, bytes) != 0)
 				world_fail(self, "a large exchange: wrong bytes from rank %u behind %zu", p, at);
 		}
+	}
+	world_meet(self);
+	for (uint32_t p = 0; p < n; p++) {
 		memory_free(self, out[p]);
 		memory_free(self, in[p]);
 	}
+	world_meet(self);
 }
 
 static void run(struct world_rank *self)
@@ -522,6 +526,10 @@ static void run(struct world_rank *self)
 	expect(self, marrow_barrier(self->comms[0], self->streams[0]), "barrier");
 	if (on_cuda(self))
 		(void)device_stream_synchronize(self->streams[0]);
+	enum marrow_status failure = MARROW_SUCCESS;
+	expect(self, marrow_comm_async_error(self->comms[0], &failure), "async_error");
+	if (failure != MARROW_SUCCESS)
+		world_fail(self, "after all: %s", marrow_last_error(self->comms[0]));
 	world_meet(self);
 	memory_free(self, d->memory);
 	free(d->before);
