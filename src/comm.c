@@ -89,6 +89,18 @@ static enum marrow_status agree(struct marrow_comm *comm, enum marrow_status min
 	return MARROW_SUCCESS;
 }
 
+enum marrow_status mrw_comm_exchange(struct marrow_comm *comm, const void *mine, void *all, size_t bytes)
+{
+	if (!comm->boot) {
+		memcpy(all, mine, bytes);
+		return MARROW_SUCCESS;
+	}
+	enum marrow_status status = mrw_boot_allgather(comm->boot, mine, all, bytes);
+	if (status != MARROW_SUCCESS)
+		mrw_comm_fail(comm, status, mrw_error_text());
+	return status;
+}
+
 /* Kernels that reach other hosts are others, and fewer of them may fit. */
 static enum marrow_status load_spanning(struct marrow_comm *comm, struct mrw_introduction *all)
 {
@@ -133,6 +145,7 @@ static enum marrow_status map_peers(struct marrow_comm *comm, const struct mrw_i
 	struct mrw_device *d = &comm->device;
 	for (uint32_t r = 0; r < comm->nranks; r++) {
 		bool near = mrw_same_process(&all[r], &all[comm->rank]);
+		comm->siblings |= (uint64_t)near << r;
 		if (r == comm->rank) {
 			comm->args.arena[r] = comm->arena.base;
 			continue;
@@ -450,6 +463,7 @@ void mrw_comm_dismantle(struct marrow_comm *comm)
 	mrw_network_close(comm->network);
 	comm->network = NULL;
 	if (comm->device_open && d->runtime) {
+		mrw_windows_drop(comm);
 		for (uint32_t r = 0; r < MRW_MAX_RANKS; r++)
 			d->runtime->arena_free(d, &comm->peers[r]);
 		d->runtime->arena_free(d, &comm->arena);

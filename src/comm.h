@@ -66,6 +66,10 @@ struct marrow_comm {
 	int page_fd;
 	struct mrw_arena arena;      /* own */
 	struct mrw_arena peers[MRW_MAX_RANKS];
+	uint64_t siblings;           /* bit r: rank r is in this process */
+	struct marrow_window *windows;
+	uint32_t windowed;           /* windows, as far as they have an effect: equal on all ranks */
+	uint64_t window_ids;         /* given so far */
 	struct mrw_network *network; /* NULL: all ranks are on this host */
 	uint32_t near_count;         /* ranks of this host, this one included */
 	uint32_t hosts;
@@ -84,6 +88,7 @@ struct marrow_comm {
 	int32_t forced_algo;       /* of calls */
 	uint32_t forced_channels;    /* tests */
 	uint32_t forced_listed;      /* tests: transfers of a launch at most, 0: as the target can */
+	bool forced_places;          /* tests: calls of any size have windows */
 	uint64_t timeout_ms;         /* 0: defaults */
 	struct mrw_dynamic_op ops[MRW_MAX_DYNAMIC_OPS];
 	/* failure: written under lock, sticky */
@@ -98,6 +103,17 @@ struct marrow_comm {
 	char report[MRW_ERROR_TEXT_BYTES];
 	char error[MRW_ERROR_TEXT_BYTES];
 	uint64_t gone[MRW_MAX_RANKS]; /* when its BYE was read (ns), 0: not yet; atomic */
+};
+
+/* A registered buffer, window.c. */
+struct marrow_window {
+	struct marrow_window *next;
+	uint64_t id;                 /* of the communicator's registrations: equal on all ranks */
+	uint32_t slot;               /* mrw_window_at() */
+	uint8_t *memory;
+	uint64_t bytes;
+	const uint8_t *buffer;       /* of marrow_mem_alloc(), held */
+	struct mrw_arena peers[MRW_MAX_NEAR];
 };
 
 /* One collective call, checked and planned. */
@@ -133,6 +149,9 @@ void mrw_comm_dismantle(struct marrow_comm *comm);
  * creation and destruction of a communicator sweeps those of its device: to free may mean to wait for the device. */
 void mrw_comm_defer(struct marrow_comm *comm);
 void mrw_comm_sweep(int32_t device);
+/* An exchange between the ranks of a communicator that has been made. A rank that is not there, or makes another call, is its end: ranks no longer agree on
+ * what comes next. */
+enum marrow_status mrw_comm_exchange(struct marrow_comm *comm, const void *mine, void *all, size_t bytes);
 /* Claims the communicator for this thread in a public call; the error says why not. */
 enum marrow_status mrw_comm_enter(struct marrow_comm *comm, const char *call);
 enum marrow_status mrw_comm_leave(struct marrow_comm *comm, enum marrow_status status);
@@ -180,6 +199,18 @@ uint64_t mrw_call_hash(const struct mrw_call *call);
 /* "all_reduce(count 3, float32, sum)": for messages. */
 void mrw_call_text(const struct mrw_call *call, char *text, size_t bytes);
 
+/* memory.c */
+/* The buffer of marrow_mem_alloc() that has [memory, memory + bytes) in it is kept from marrow_mem_free() until mrw_buffer_let_go(offer.base). offer: for
+ * peers to map; the caller seals it. call: for messages. */
+enum marrow_status mrw_buffer_hold(struct mrw_device *d, const char *call, const void *memory, uint64_t bytes, struct mrw_arena *offer);
+void mrw_buffer_let_go(const uint8_t *base);
+
+/* window.c */
+/* Of a planned call, before it is hashed: whether its ranks say places, and this one's. recv_bytes: of a->out. */
+void mrw_window_place(const struct marrow_comm *comm, struct mrw_args *a, uint64_t recv_bytes);
+/* Forgets and unmaps all windows; nothing uses them any more. */
+void mrw_windows_drop(struct marrow_comm *comm);
+
 /* exchange.c: calls that are made of transfers. Buffers and counts as in the public call; NULL where it has none. */
 struct mrw_exchange {
 	enum mrw_func func;
@@ -215,6 +246,8 @@ void mrw_comm_set_channels(struct marrow_comm *comm, uint32_t channels);
 /* At most so many transfers a launch, as on CUDA; 0: all at once. */
 void mrw_comm_set_listed(struct marrow_comm *comm, uint32_t listed);
 void mrw_comm_set_algo(struct marrow_comm *comm, int32_t algo);
+/* Windows are used by calls of any size. */
+void mrw_comm_set_places(struct marrow_comm *comm);
 /* Not NULL: the target of communicators that are made from now on, whatever they ask for. */
 extern const struct mrw_runtime *mrw_comm_runtime;
 /* A wait of the next calls that is longer leaves a note in the page. */

@@ -173,7 +173,7 @@ enum marrow_status mrw_plan_exchange(struct marrow_comm *comm, const struct mrw_
 		return put(comm, task, sends ? x->send : x->recv, 0, c->count, x->root, sends ? MRW_WAY_OUT : MRW_WAY_IN);
 	}
 	if (x->func == MRW_FUNC_ALL_GATHER_V)
-		c->reserved[0] = counts_hash(x->recv_counts, comm->nranks);
+		c->blocks = counts_hash(x->recv_counts, comm->nranks);
 	c->hash = mrw_call_hash(c);
 	MRW_TRY_GOTO(list_blocks(comm, x, task));
 	return MARROW_SUCCESS;

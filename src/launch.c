@@ -92,7 +92,8 @@ void mrw_call_text(const struct mrw_call *call, char *text, size_t bytes)
 		return;
 	}
 	char how[64];
-	snprintf(how, sizeof how, "[%s, %u channel%s]", mrw_algo_name((enum mrw_algo)call->algo), call->channels, call->channels == 1 ? "" : "s");
+	snprintf(how, sizeof how, "[%s, %u channel%s%s]", mrw_algo_name((enum mrw_algo)call->algo), call->channels, call->channels == 1 ? "" : "s",
+		 call->windows ? ", windows" : "");
 	int n = snprintf(text, bytes, "%s(", mrw_func_name(call->func));
 	size_t at = n < 0 ? 0 : (size_t)n < bytes ? (size_t)n : bytes - 1;
 	if (call->func == MRW_FUNC_BARRIER)
@@ -306,6 +307,9 @@ static enum marrow_status plan(struct marrow_comm *comm, enum mrw_func func, con
 	c->chunk_bytes = chosen.chunk_bytes;
 	c->lag = chosen.lag;
 	c->blocks = counts ? blocks_digest(ends, comm->nranks) : 0;
+	mrw_window_place(comm, a, recv_bytes);
+	if (c->windows)
+		task->kernel = reduces ? MRW_KERNEL_REDUCE_BULK_DIRECT : MRW_KERNEL_MOVE_BULK_DIRECT;
 	c->hash = mrw_call_hash(c);
 	/* A reduction of floats makes NaNs canonical even if it has nothing to add. */
 	task->copy = chosen.algo == MRW_ALGO_LOCAL && !a->scaled && !(reduces && is_float((uint32_t)type));

@@ -1,4 +1,4 @@
-/* memory.c - marrow_mem_alloc() and marrow_mem_free(): buffers that the library knows again. */
+/* memory.c - marrow_mem_alloc() and marrow_mem_free(): buffers that the library knows again, and holds while they are registered. */
 #include "comm.h"
 
 #include <stdlib.h>
@@ -8,6 +8,7 @@ struct buffer {
 	const struct mrw_runtime *runtime;
 	struct mrw_arena memory;
 	int32_t device;
+	uint32_t holders;  /* windows, under the lock */
 };
 
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -58,13 +59,55 @@ enum marrow_status marrow_mem_free(void *memory)
 	while (*at && (*at)->memory.base != memory)
 		at = &(*at)->next;
 	b = *at;
-	if (b)
+	uint32_t holders = b ? b->holders : 0;
+	if (b && holders == 0)
 		*at = b->next;
 	pthread_mutex_unlock(&buffers_lock);
 	if (!b)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_mem_free: %p is nothing that marrow_mem_alloc() gave (freed twice, or the middle of a "
 				"buffer?)", memory);
+	if (holders > 0)
+		return mrw_fail(MARROW_INVALID_USAGE, "marrow_mem_free: %p is registered as %u window%s: marrow_window_deregister() first, or destroy the "
+				"communicator", memory, holders, holders == 1 ? "" : "s");
 	b->runtime->buffer_free(&b->memory, b->device);
 	free(b);
 	return MARROW_SUCCESS;
+}
+
+enum marrow_status mrw_buffer_hold(struct mrw_device *d, const char *call, const void *memory, uint64_t bytes, struct mrw_arena *offer)
+{
+	const uint8_t *first = memory;
+	enum marrow_status status;
+	pthread_mutex_lock(&buffers_lock);
+	struct buffer *b = buffers;
+	while (b && (first < b->memory.base || first - b->memory.base >= (ptrdiff_t)b->memory.bytes))
+		b = b->next;
+	uint64_t room = b ? b->memory.bytes - (uint64_t)(first - b->memory.base) : 0;
+	if (!b)
+		status = mrw_fail(MARROW_INVALID_ARGUMENT, "%s: %p is no memory of marrow_mem_alloc()", call, memory);
+	else if (bytes > room)
+		status = mrw_fail(MARROW_INVALID_ARGUMENT, "%s: %llu bytes from %p on are more than its buffer has there, %llu", call,
+				  (unsigned long long)bytes, memory, (unsigned long long)room);
+	else if (b->runtime->target != d->runtime->target)
+		status = mrw_fail(MARROW_INVALID_ARGUMENT, "%s: %p is memory of the %s target, the communicator is on the %s target", call, memory,
+				  b->runtime->name, d->runtime->name);
+	else if (b->device != d->info.ordinal)
+		status = mrw_fail(MARROW_INVALID_ARGUMENT, "%s: %p is on device %d, the communicator on device %d", call, memory, b->device,
+				  d->info.ordinal);
+	else
+		status = d->runtime->buffer_offer(d, &b->memory, offer);
+	if (status == MARROW_SUCCESS)
+		b->holders++;
+	pthread_mutex_unlock(&buffers_lock);
+	return status;
+}
+
+void mrw_buffer_let_go(const uint8_t *base)
+{
+	pthread_mutex_lock(&buffers_lock);
+	struct buffer *b = buffers;
+	while (b->memory.base != base)
+		b = b->next;
+	b->holders--;
+	pthread_mutex_unlock(&buffers_lock);
 }

@@ -50,20 +50,6 @@ static void set_reason(char reason[REASON_BYTES], const char *text)
 	snprintf(reason, REASON_BYTES, "%.*s", REASON_BYTES - 1, text);
 }
 
-/* An exchange of the parent. A rank that is not there, or makes another call, is the end of the parent: ranks no longer agree on what
- * comes next. */
-static enum marrow_status exchange(struct marrow_comm *parent, const void *mine, void *all, size_t bytes)
-{
-	if (!parent->boot) {
-		memcpy(all, mine, bytes);
-		return MARROW_SUCCESS;
-	}
-	enum marrow_status status = mrw_boot_allgather(parent->boot, mine, all, bytes);
-	if (status != MARROW_SUCCESS)
-		mrw_comm_fail(parent, status, mrw_error_text());
-	return status;
-}
-
 static const char *parent_name(const struct marrow_comm *parent, uint32_t rank)
 {
 	return parent->boot ? mrw_boot_name(parent->boot, rank) : "rank 0";
@@ -106,7 +92,7 @@ static enum marrow_status invite(struct marrow_comm *parent, struct marrow_comm 
 		if (mine.status != MARROW_SUCCESS)
 			set_reason(mine.reason, mrw_error_text());
 	}
-	enum marrow_status status = exchange(parent, &mine, all, sizeof mine);
+	enum marrow_status status = mrw_comm_exchange(parent, &mine, all, sizeof mine);
 	if (status != MARROW_SUCCESS) {
 		if (inviting && mine.status == MARROW_SUCCESS)
 			mrw_boot_drop_id(&mine.id);
@@ -147,7 +133,7 @@ static enum marrow_status split(struct marrow_comm *parent, struct marrow_comm *
 	mine.color = child->init.color;
 	mine.key = child->init.key;
 	set_reason(mine.reason, child->error);
-	MRW_TRY(exchange(parent, &mine, votes, sizeof mine));
+	MRW_TRY(mrw_comm_exchange(parent, &mine, votes, sizeof mine));
 	if (mine.status != MARROW_SUCCESS) {
 		mrw_error_set_text(child->error);
 		return (enum marrow_status)mine.status;

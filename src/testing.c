@@ -90,3 +90,8 @@ fail:
 	free(rounds);
 	return status;
 }
+
+void mrw_comm_set_places(struct marrow_comm *comm)
+{
+	comm->forced_places = true;
+}

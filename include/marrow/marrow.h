@@ -4,4 +4,5 @@
 #include "types.h"
 #include "comm.h"
 #include "collectives.h"
+#include "window.h"
 #endif

@@ -106,6 +106,15 @@ MRW_DEV uint32_t mrw_sum_aligned(const uint32_t reduction, const struct mrw_args
 	return at;
 }
 
+/* All of v, or its first bytes. */
+MRW_DEV void mrw_store_up_to(uint8_t *p, struct mrw_vec v, uint32_t alignment, uint32_t bytes)
+{
+	if (bytes == MRW_VEC_BYTES)
+		mrw_store_vec(p, v, alignment);
+	else
+		mrw_store_part(p, v, bytes);
+}
+
 /* One vector, any alignment, scaled or not; bytes < 16: the partial last one, zero-filled. */
 MRW_DEV void mrw_sum_one(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at, uint32_t bytes)
 {
@@ -127,11 +136,8 @@ MRW_DEV void mrw_sum_one(const uint32_t reduction, const struct mrw_args *a, con
 	for (uint32_t e = 0; e < MRW_VEC_ELEMS; e++)
 		mrw_narrow(v.w, e, s.average ? mrw_divide(acc[e], s.divisor) : acc[e]);
 	for (uint32_t q = 1; s.forward && q < s.nranks; q++)
-		mrw_store_vec(mrw_sum_slot(a, s, q) + at, v, MRW_VEC_BYTES);
-	if (bytes == MRW_VEC_BYTES)
-		mrw_store_vec(s.out + at, v, s.out_alignment);
-	else
-		mrw_store_part(s.out + at, v, bytes);
+		mrw_store_up_to(mrw_sum_slot(a, s, q) + at, v, MRW_VEC_BYTES, MRW_WINDOWS ? bytes : MRW_VEC_BYTES);
+	mrw_store_up_to(s.out + at, v, s.out_alignment, bytes);
 }
 
 MRW_DEV void mrw_sum_chunk(const uint32_t reduction, const struct mrw_args *a, const struct mrw_sum s, uint32_t at, uint32_t step)

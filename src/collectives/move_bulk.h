@@ -9,6 +9,7 @@
 #include "peer.h"
 #include "schedule.h"
 #include "device/copy.h"
+#include "device/window.h"
 
 /* Chunk index of a block at offset block.offset of its buffer, as a span of that buffer. */
 MRW_DEV struct mrw_chunk mrw_chunk_of(const struct mrw_args *a, uint32_t channel, struct mrw_span block, uint64_t index)
@@ -26,6 +27,17 @@ MRW_DEV void mrw_stage(const struct mrw_team *team, uint32_t channel, const stru
 	mrw_stage_note(team, a, format, channel, p, round, bytes);
 }
 
+/* The same for what goes to offset of p's output, and there at once where p said so. */
+MRW_DEV_CALL void mrw_put(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t format, uint32_t p, uint64_t round,
+			  uint64_t offset, const uint8_t *src, uint32_t bytes)
+{
+	uint8_t *direct = mrw_direct(team, a, p);
+	if (direct)
+		mrw_copy(team, direct + offset, src, bytes);
+	else
+		mrw_stage(team, channel, a, format, p, round, src, bytes);
+}
+
 /* What p staged for me lag rounds ago. */
 MRW_DEV const uint8_t *mrw_staged(const struct mrw_args *a, uint32_t channel, uint32_t format, uint32_t p, uint64_t round)
 {
@@ -40,11 +52,11 @@ MRW_DEV void mrw_gather_round(const struct mrw_team *team, uint32_t channel, con
 		struct mrw_chunk c = mrw_chunk_of(a, channel, block, t);
 		uint8_t *out = a->out + a->rank * a->bytes;
 		for (uint32_t q = 1; q < a->nranks; q++)
-			mrw_stage(team, channel, a, 0, mrw_peer(a, q), round, a->in + c.offset, c.bytes);
+			mrw_put(team, channel, a, 0, mrw_peer(a, q), round, a->rank * a->bytes + c.offset, a->in + c.offset, c.bytes);
 		if (out != a->in)
 			mrw_copy(team, out + c.offset, a->in + c.offset, c.bytes);
 	}
-	if (t >= a->call.lag && t - a->call.lag < chunks) {
+	if (t >= a->call.lag && t - a->call.lag < chunks && !mrw_direct(team, a, a->rank)) {
 		struct mrw_chunk c = mrw_chunk_of(a, channel, block, t - a->call.lag);
 		for (uint32_t q = 1; q < a->nranks; q++) {
 			uint32_t p = mrw_peer(a, q);
@@ -60,11 +72,11 @@ MRW_DEV void mrw_broadcast_pair_round(const struct mrw_team *team, uint32_t chan
 	struct mrw_span block = {0, a->bytes};
 	if (a->rank == a->call.root && t < chunks) {
 		struct mrw_chunk c = mrw_chunk_of(a, channel, block, t);
-		mrw_stage(team, channel, a, 0, mrw_peer(a, 1), round, a->in + c.offset, c.bytes);
+		mrw_put(team, channel, a, 0, mrw_peer(a, 1), round, c.offset, a->in + c.offset, c.bytes);
 		if (a->out != a->in)
 			mrw_copy(team, a->out + c.offset, a->in + c.offset, c.bytes);
 	}
-	if (a->rank != a->call.root && t >= a->call.lag && t - a->call.lag < chunks) {
+	if (a->rank != a->call.root && t >= a->call.lag && t - a->call.lag < chunks && !mrw_direct(team, a, a->rank)) {
 		struct mrw_chunk c = mrw_chunk_of(a, channel, block, t - a->call.lag);
 		mrw_copy(team, a->out + c.offset, mrw_staged(a, channel, 0, a->call.root, round), c.bytes);
 	}
@@ -79,14 +91,14 @@ MRW_DEV void mrw_broadcast_root_round(const struct mrw_team *team, uint32_t chan
 		uint32_t p = mrw_peer(a, q);
 		struct mrw_chunk c = mrw_chunk_of(a, channel, mrw_block_of(a->bytes, a->share_bytes, p), t);
 		if (p != a->rank)
-			mrw_stage(team, channel, a, 0, p, round, a->in + c.offset, c.bytes);
+			mrw_put(team, channel, a, 0, p, round, c.offset, a->in + c.offset, c.bytes);
 		if (a->out != a->in)
 			mrw_copy(team, a->out + c.offset, a->in + c.offset, c.bytes);
 	}
 	if (t >= lag && t - lag < chunks) {
 		struct mrw_chunk c = mrw_chunk_of(a, channel, mrw_block_of(a->bytes, a->share_bytes, a->rank), t - lag);
 		for (uint32_t q = 1; q < a->nranks; q++)
-			mrw_stage(team, channel, a, 1, mrw_peer(a, q), round, a->in + c.offset, c.bytes);
+			mrw_put(team, channel, a, 1, mrw_peer(a, q), round, c.offset, a->in + c.offset, c.bytes);
 	}
 }
 
@@ -95,17 +107,19 @@ MRW_DEV void mrw_broadcast_leaf_round(const struct mrw_team *team, uint32_t chan
 				      uint64_t t, uint64_t chunks)
 {
 	uint32_t lag = a->call.lag;
+	bool direct = mrw_direct(team, a, a->rank) != NULL;
 	if (t >= lag && t - lag < chunks) {
 		struct mrw_chunk c = mrw_chunk_of(a, channel, mrw_block_of(a->bytes, a->share_bytes, a->rank), t - lag);
-		const uint8_t *src = mrw_staged(a, channel, 0, a->call.root, round);
+		const uint8_t *src = direct ? a->out + c.offset : mrw_staged(a, channel, 0, a->call.root, round);
 		for (uint32_t q = 1; q < a->nranks; q++) {
 			uint32_t p = mrw_peer(a, q);
 			if (p != a->call.root)
-				mrw_stage(team, channel, a, 1, p, round, src, c.bytes);
+				mrw_put(team, channel, a, 1, p, round, c.offset, src, c.bytes);
 		}
-		mrw_copy(team, a->out + c.offset, src, c.bytes);
+		if (!direct)
+			mrw_copy(team, a->out + c.offset, src, c.bytes);
 	}
-	if (t >= 2 * lag && t - 2 * lag < chunks) {
+	if (t >= 2 * lag && t - 2 * lag < chunks && !direct) {
 		for (uint32_t q = 1; q < a->nranks; q++) {
 			uint32_t p = mrw_peer(a, q);
 			struct mrw_chunk c = mrw_chunk_of(a, channel, mrw_block_of(a->bytes, a->share_bytes, p), t - 2 * lag);
@@ -139,9 +153,13 @@ MRW_DEV void mrw_move_bulk(const struct mrw_team *team, uint32_t channel, const 
 		return;
 	}
 	bool ok = mrw_op_begin_rounds(team, channel, a, &op);
+	if (mrw_has_windows(a) && channel == 0 && ok)
+		mrw_places_say(team, a, op.seq);
 	for (uint64_t t = 0; t < rounds; t++) {
 		uint64_t round = op.round + t;
 		ok = mrw_rounds_wait(team, channel, a, op.seq, round, a->call.lag, ok);
+		if (t == 0)
+			ok = mrw_places_heard(team, channel, a, op.seq, ok);
 		if (!ok)
 			break;
 		mrw_move_bulk_round(team, channel, a, round, t, chunks, exchanges);

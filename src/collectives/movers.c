@@ -20,4 +20,4 @@ MRW_BODY(treeshot, mrw_move_treeshot)
 MRW_BODY(tree, mrw_move_tree)
 MRW_BODY(prove, mrw_prove)
 
-const struct mrw_host_movers mrw_host_movers = {{packets, bulk, railshot, rail, ring, treeshot, tree, prove}};
+const struct mrw_host_movers mrw_host_movers = {{packets, bulk, railshot, rail, ring, treeshot, tree, prove, bulk}};

@@ -1,4 +1,4 @@
-/* movers.cu - kernels that move bytes, and the path proof; compiled twice, as reducers.cu is. */
+/* movers.cu - kernels that move bytes, and the path proof; compiled three times, as reducers.cu is. */
 #include "device/kernels.h"
 #include "move_packets.h"
 #include "move_bulk.h"
@@ -17,10 +17,15 @@
 	name(const __grid_constant__ struct mrw_args args) \
 	{ \
 		__shared__ uint32_t dismissed; \
+		__shared__ uint8_t *direct[MRW_MAX_NEAR]; \
 		mrw_await_predecessor(); \
-		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), (signals) == 0, &dismissed}; \
+		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), (signals) == 0, &dismissed, direct}; \
 		call(&team, blockIdx.x, &args); \
 	}
+#if MRW_WINDOWS
+MRW_KERNEL(mrw_move_direct_kernel, mrw_move_bulk, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
+extern "C" const void *const mrw_cuda_direct_mover = (const void *)mrw_move_direct_kernel;
+#else
 MRW_KERNEL(mrw_move_packets_kernel, mrw_move_packets, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(mrw_move_bulk_kernel, mrw_move_bulk, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 MRW_KERNEL(mrw_prove_kernel, mrw_prove, MRW_BLOCK_THREADS, 0)
@@ -65,3 +70,4 @@ static __global__ void mrw_reserve_kernel(uint32_t *out, uint32_t index)
 }
 
 extern "C" const void *const MRW_RESERVE = (const void *)mrw_reserve_kernel;
+#endif

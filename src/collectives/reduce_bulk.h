@@ -1,13 +1,14 @@
 /* reduce_bulk.h - all-reduce, reduce and reduce-scatter of large messages.
  *
  * Round t: push chunk t of every owner's block into its staging; add chunk t - lag of my block, in rank order, and push the result into
- * everybody's second staging (all_reduce) or put it into the root's (reduce); copy out chunk t - 2 lag of the others' blocks (everybody, or the
- * root). A reduce over two ranks is one exchange: the root owns everything. Compiled once per type. */
+ * everybody's second staging (all_reduce) or put it into the root's (reduce), or straight into their output where they said so (device/window.h); copy
+ * out chunk t - 2 lag of the others' blocks (everybody, or the root). A reduce over two ranks is one exchange: the root owns everything. Compiled once per type. */
 #ifndef MRW_REDUCE_BULK_H
 #define MRW_REDUCE_BULK_H
 
 #include "add.h"
 #include "schedule.h"
+#include "device/window.h"
 
 /* Has no use for the result itself. */
 MRW_DEV bool mrw_is_sender(const struct mrw_args *a)
@@ -16,7 +17,7 @@ MRW_DEV bool mrw_is_sender(const struct mrw_args *a)
 }
 
 /* Chunk index of my block: its pieces have been staged lag rounds ago. */
-MRW_DEV struct mrw_sum mrw_sum_of(uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index)
+MRW_DEV struct mrw_sum mrw_sum_of(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index)
 {
 	struct mrw_span block = mrw_block_at(a, a->rank);
 	struct mrw_chunk chunk = mrw_chunk(block.bytes, a->call.chunk_bytes, a->call.channels, channel, index);
@@ -30,10 +31,10 @@ MRW_DEV struct mrw_sum mrw_sum_of(uint32_t channel, const struct mrw_args *a, ui
 	s.rank = a->rank;
 	s.nranks = s.divisor = a->nranks;
 	s.first = NULL;
+	s.direct = mrw_has_windows(a) ? team->direct : NULL;
+	s.out = a->out + (mrw_has_shares(a->call.func) ? block.offset : 0) + chunk.offset;
 	if (mrw_is_sender(a))
 		s.out = mrw_sum_slot(a, s, (a->call.root + a->nranks - a->rank) % a->nranks);
-	else
-		s.out = a->out + (mrw_has_shares(a->call.func) ? block.offset : 0) + chunk.offset;
 	s.own_alignment = mrw_alignment(s.own);
 	s.out_alignment = mrw_alignment(s.out);
 	s.average = a->average != 0;
@@ -43,9 +44,10 @@ MRW_DEV struct mrw_sum mrw_sum_of(uint32_t channel, const struct mrw_args *a, ui
 }
 
 /* From byte at on. A kernel keeps the sum in registers; on the host one copy of the arithmetic does. */
-MRW_DEV_CALL void mrw_bulk_sum(uint32_t at, uint32_t step, uint32_t channel, const struct mrw_args *a, uint64_t round, uint64_t index)
+MRW_DEV_CALL void mrw_bulk_sum(const struct mrw_team *team, uint32_t at, uint32_t step, uint32_t channel, const struct mrw_args *a, uint64_t round,
+			       uint64_t index)
 {
-	struct mrw_sum s = mrw_sum_of(channel, a, round, index);
+	struct mrw_sum s = mrw_sum_of(team, channel, a, round, index);
 	if (MRW_ON_CUDA)
 		mrw_sum_switch(at, step, a, s);
 	else
@@ -84,13 +86,13 @@ MRW_DEV void mrw_bulk_collect(const struct mrw_team *team, uint32_t channel, con
 MRW_DEV void mrw_bulk_add(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint64_t round,
 			 uint64_t index)
 {
-	struct mrw_sum s = mrw_sum_of(channel, a, round, index);
+	struct mrw_sum s = mrw_sum_of(team, channel, a, round, index);
 	uint32_t at = team->index * MRW_VEC_BYTES, step = team->size * MRW_VEC_BYTES;
 	if (a->nranks == 2 && team->size > 1 && !a->scaled && s.own_alignment == MRW_VEC_BYTES && s.out_alignment == MRW_VEC_BYTES)
 		at = mrw_sum_pair_any(a->reduction, at, step, a->rank == 0 ? s.own : s.staged, a->rank == 0 ? s.staged : s.own, s.out,
 				      s.forward ? mrw_sum_slot(a, s, 1) : NULL, s.bytes, s.average);
 	if (at < s.bytes)
-		mrw_bulk_sum(at, step, channel, a, round, index);
+		mrw_bulk_sum(team, at, step, channel, a, round, index);
 	for (uint32_t q = 1; mrw_spans(a) && s.forward && q < a->nranks; q++)
 		mrw_stage_note(team, a, 1, channel, mrw_peer(a, q), round, s.bytes);
 	if (mrw_is_sender(a))
@@ -105,7 +107,7 @@ MRW_DEV void mrw_reduce_bulk_round(const struct mrw_team *team, uint32_t channel
 		mrw_bulk_push(team, channel, a, round, t, scalar);
 	if (t >= lag && t - lag < chunks)
 		mrw_bulk_add(team, channel, a, round, t - lag);
-	if (collects && t >= 2 * lag && t - 2 * lag < chunks)
+	if (collects && t >= 2 * lag && t - 2 * lag < chunks && !mrw_direct(team, a, a->rank))
 		mrw_bulk_collect(team, channel, a, round, t - 2 * lag);
 }
 
@@ -122,9 +124,13 @@ MRW_DEV void mrw_reduce_bulk(const struct mrw_team *team, uint32_t channel, cons
 	}
 	bool ok = mrw_op_begin_rounds(team, channel, a, &op);
 	mrw_acc scalar = mrw_scalar(a);
+	if (mrw_has_windows(a) && channel == 0 && ok)
+		mrw_places_say(team, a, op.seq);
 	for (uint64_t t = 0; t < rounds; t++) {
 		uint64_t round = op.round + t;
 		ok = mrw_rounds_wait(team, channel, a, op.seq, round, lag, ok);
+		if (t == lag) /* results from here on */
+			ok = mrw_places_heard(team, channel, a, op.seq, ok);
 		if (!ok)
 			break;
 		mrw_reduce_bulk_round(team, channel, a, round, t, chunks, lag, collects, scalar);

@@ -25,4 +25,4 @@ MRW_BODY(treeshot, mrw_reduce_treeshot)
 MRW_BODY(tree, mrw_reduce_tree)
 
 const struct mrw_host_reducers MRW_TYPED(mrw_host_reducers) = {{packets, bulk, local, quick, pair, lines, lines_pair, railshot, rail, ring,
-								      treeshot, tree}};
+								      treeshot, tree, bulk}};

@@ -1,5 +1,5 @@
-/* reducers.cu - reducing kernels of one element type; compiled twice per type with -DMRW_TYPE_<type>: as it is, and with -DMRW_FAR=1 for
- * communicators that span hosts. */
+/* reducers.cu - reducing kernels of one element type; compiled three times per type with -DMRW_TYPE_<type>: as it is, with -DMRW_FAR=1 for
+ * communicators that span hosts, with -DMRW_WINDOWS=1 for calls that have windows. */
 #include "device/kernels.h"
 #include "reduce_quick.h"
 #include "reduce_lines.h"
@@ -18,10 +18,15 @@
 	name(const __grid_constant__ struct mrw_args args) \
 	{ \
 		__shared__ uint32_t dismissed; \
+		__shared__ uint8_t *direct[MRW_MAX_NEAR]; \
 		mrw_await_predecessor(); \
-		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), (signals) == 0, &dismissed}; \
+		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), (signals) == 0, &dismissed, direct}; \
 		call(&team, blockIdx.x, &args); \
 	}
+#if MRW_WINDOWS
+MRW_KERNEL(MRW_TYPED(mrw_direct), mrw_reduce_bulk, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
+extern "C" const void *const MRW_TYPED(mrw_cuda_direct_reducer) = (const void *)MRW_TYPED(mrw_direct);
+#else
 MRW_KERNEL(MRW_TYPED(mrw_packets), mrw_reduce_packets, MRW_PACKET_THREADS, 0)
 MRW_KERNEL(MRW_TYPED(mrw_bulk), mrw_reduce_bulk, MRW_BLOCK_THREADS, MRW_TEAM_SIGNALS)
 MRW_KERNEL(MRW_TYPED(mrw_local), mrw_reduce_local, MRW_BLOCK_THREADS, 0)
@@ -46,3 +51,4 @@ MRW_KERNEL(MRW_TYPED(mrw_lines_pair), mrw_reduce_lines_pair, MRW_BLOCK_THREADS, 
 #endif
 extern "C" const struct mrw_cuda_reducers MRW_TABLE = {{
 	(const void *)MRW_TYPED(mrw_packets), (const void *)MRW_TYPED(mrw_bulk), (const void *)MRW_TYPED(mrw_local), MRW_OTHERS}};
+#endif

@@ -162,6 +162,12 @@ MRW_PURE uint32_t mrw_exchanges(uint32_t func, uint32_t nranks)
 	return func == MRW_FUNC_ALL_REDUCE || (mrw_has_root(func) && nranks > 2) ? 2 : 1;
 }
 
+/* Ranks say where their output is, device/window.h: bulk calls whose results others write. */
+MRW_PURE bool mrw_has_places(uint32_t func, uint32_t algo, uint32_t nranks)
+{
+	return algo == MRW_ALGO_BULK && (func == MRW_FUNC_ALL_GATHER || func == MRW_FUNC_BROADCAST || mrw_exchanges(func, nranks) == 2);
+}
+
 /* Rounds that channel runs: the chunks, and lag rounds for each exchange to drain. 0 chunks: still the rounds to drain. */
 MRW_PURE uint64_t mrw_rounds(uint64_t chunks, uint32_t exchanges, uint32_t lag)
 {

@@ -4,6 +4,7 @@
 
 #include "peer.h"
 #include "device/reduce.h"
+#include "device/window.h"
 
 /* One chunk of my block: where its pieces are and where the sum goes. Passed by value: inner loops keep it in registers. */
 struct mrw_sum {
@@ -18,15 +19,18 @@ struct mrw_sum {
 	uint32_t own_alignment, out_alignment;
 	bool forward, average, scaled;
 	uint8_t *first;        /* not NULL: forward goes here and, at stride, for nranks - 2 more */
+	uint8_t *const *direct; /* not NULL: of peers for whom this is not NULL, the result goes there instead, as far from the begin as out is from a->out */
 	mrw_acc scalar;
 };
 
-/* Where the sum also goes: peer number q's second staging. */
+/* Where the sum also goes: peer number q's second staging, or its output. */
 MRW_DEV uint8_t *mrw_sum_slot(const struct mrw_args *a, const struct mrw_sum s, uint32_t q)
 {
 	if (MRW_FAR && s.first)
 		return s.first + (q - 1) * s.stride;
 	uint32_t p = mrw_peer(a, q);
+	if (MRW_WINDOWS && s.direct && s.direct[p])
+		return s.direct[p] + (s.out - a->out);
 	if (mrw_is_far(a, p))
 		return a->arena[s.rank] + a->layout.outbox + s.result + mrw_writer_slot(s.rank, p) * s.stride;
 	return a->arena[p] + s.result + mrw_writer_slot(p, s.rank) * s.stride;

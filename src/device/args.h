@@ -93,6 +93,8 @@ struct mrw_args {
 	void (*watch)(void *, uint32_t peer); /* host target: called now and then in long waits for peer; NULL on CUDA */
 	void *watch_arg;
 	/* the rest of the call */
+	uint64_t place;                /* mrw_place() of out where others may write it, as far as window_id is there; 0: nowhere */
+	uint64_t window_id;
 	uint64_t share_bytes;          /* schedule.h's mrw_share_bytes(), 0 where blocks are not shares: kernels do not divide */
 	uint64_t scalar;               /* bits of one element */
 	const void *scalar_memory;

@@ -24,11 +24,15 @@ static const void *kernel_of(bool far, enum mrw_kernel kernel, enum marrow_type 
 {
 	if (kernel == MRW_KERNEL_TRANSFERS)
 		return far ? mrw_cuda_far_transfers : mrw_cuda_transfers;
+	if (kernel == MRW_KERNEL_MOVE_BULK_DIRECT)
+		return far ? NULL : mrw_cuda_direct_mover;
 	if ((uint32_t)kernel >= MRW_TYPED_KERNELS)
 		return (far ? &mrw_cuda_far_movers : &mrw_cuda_movers)->kernel[kernel - MRW_TYPED_KERNELS];
 	switch (type) {
 #define MRW_CASE(suffix, name) \
 	case MARROW_##name: \
+		if (kernel == MRW_KERNEL_REDUCE_BULK_DIRECT) \
+			return far ? NULL : mrw_cuda_direct_reducer_##suffix; \
 		return (far ? &mrw_cuda_far_reducers_##suffix : &mrw_cuda_reducers_##suffix)->kernel[kernel];
 #if MRW_DTYPE_I8
 	MRW_CASE(i8, INT8)
@@ -421,6 +425,7 @@ const struct mrw_runtime mrw_cuda_runtime = {
 	.pages_unmap = mrw_cuda_pages_unmap,
 	.buffer_new = mrw_cuda_buffer_new,
 	.buffer_free = mrw_cuda_buffer_free,
+	.buffer_offer = mrw_cuda_buffer_offer,
 	.buffer_fault = mrw_cuda_buffer_fault,
 	.launch = cuda_launch,
 	.join = cuda_join,

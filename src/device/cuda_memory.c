@@ -14,6 +14,7 @@
 static struct {
 	CUresult (*MemCreate)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long);
 	CUresult (*MemRelease)(CUmemGenericAllocationHandle);
+	CUresult (*MemRetainAllocationHandle)(CUmemGenericAllocationHandle *, void *);
 	CUresult (*MemExportToShareableHandle)(void *, CUmemGenericAllocationHandle, CUmemAllocationHandleType, unsigned long long);
 	CUresult (*MemImportFromShareableHandle)(CUmemGenericAllocationHandle *, void *, CUmemAllocationHandleType);
 	CUresult (*MemGetAllocationGranularity)(size_t *, const CUmemAllocationProp *, CUmemAllocationGranularity_flags);
@@ -49,6 +50,7 @@ static void driver_load(void)
 {
 	driver.found = driver_find("cuMemCreate", (void **)&driver.MemCreate) &&
 		driver_find("cuMemRelease", (void **)&driver.MemRelease) &&
+		driver_find("cuMemRetainAllocationHandle", (void **)&driver.MemRetainAllocationHandle) &&
 		driver_find("cuMemExportToShareableHandle", (void **)&driver.MemExportToShareableHandle) &&
 		driver_find("cuMemImportFromShareableHandle", (void **)&driver.MemImportFromShareableHandle) &&
 		driver_find("cuMemGetAllocationGranularity", (void **)&driver.MemGetAllocationGranularity) &&
@@ -387,6 +389,28 @@ void mrw_cuda_buffer_free(struct mrw_arena *buffer, int32_t device)
 	memset(&d, 0, sizeof d);
 	d.info.ordinal = device;
 	mrw_cuda_arena_free(&d, buffer);
+}
+
+static enum marrow_status buffer_offer(const struct mrw_arena *buffer, struct mrw_arena *offer)
+{
+	CUmemGenericAllocationHandle handle;
+	*offer = *buffer;
+	TRY_DRIVER(MemRetainAllocationHandle(&handle, buffer->base));
+	offer->handle = handle;
+	TRY_DRIVER(MemExportToShareableHandle(&offer->fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	return MARROW_SUCCESS;
+}
+
+enum marrow_status mrw_cuda_buffer_offer(struct mrw_device *d, const struct mrw_arena *buffer, struct mrw_arena *offer)
+{
+	struct mrw_caller caller = mrw_cuda_enter(d);
+	pthread_mutex_lock(&mapping_lock);
+	enum marrow_status status = buffer_offer(buffer, offer);
+	if (status != MARROW_SUCCESS)
+		arena_seal(offer);
+	pthread_mutex_unlock(&mapping_lock);
+	mrw_cuda_leave(caller);
+	return status;
 }
 
 const char *mrw_cuda_buffer_fault(struct mrw_device *d, const void *buffer)

@@ -44,6 +44,7 @@ void mrw_cuda_arena_free(struct mrw_device *d, struct mrw_arena *arena);
 enum marrow_status mrw_cuda_arena_dmabuf(struct mrw_device *d, const struct mrw_arena *arena, int *fd);
 enum marrow_status mrw_cuda_buffer_new(uint64_t bytes, struct mrw_arena *buffer, int32_t *device);
 void mrw_cuda_buffer_free(struct mrw_arena *buffer, int32_t device);
+enum marrow_status mrw_cuda_buffer_offer(struct mrw_device *d, const struct mrw_arena *buffer, struct mrw_arena *offer);
 const char *mrw_cuda_buffer_fault(struct mrw_device *d, const void *buffer);
 enum marrow_status mrw_cuda_poke(struct mrw_device *d, void *dst, const void *src, uint64_t bytes);
 

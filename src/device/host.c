@@ -209,22 +209,24 @@ static void host_arena_free(struct mrw_device *d, struct mrw_arena *arena)
 
 static enum marrow_status host_buffer_new(uint64_t bytes, struct mrw_arena *buffer, int32_t *device)
 {
-	void *p = mmap(NULL, page_round(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p == MAP_FAILED)
-		return mrw_fail_errno(MARROW_OUT_OF_MEMORY, "cannot map %llu bytes", (unsigned long long)bytes);
-	buffer->base = p;
-	buffer->bytes = bytes;
-	buffer->mapped = page_round(bytes);
-	buffer->fd = -1;
 	*device = -1;
-	return MARROW_SUCCESS;
+	return host_arena_new(NULL, bytes, buffer);
 }
 
 static void host_buffer_free(struct mrw_arena *buffer, int32_t device)
 {
 	(void)device;
-	munmap(buffer->base, buffer->mapped);
-	buffer->base = NULL;
+	host_arena_free(NULL, buffer);
+}
+
+static enum marrow_status host_buffer_offer(struct mrw_device *d, const struct mrw_arena *buffer, struct mrw_arena *offer)
+{
+	(void)d;
+	*offer = *buffer;
+	offer->fd = mrw_file_above_stdio(fcntl(buffer->fd, F_DUPFD_CLOEXEC, 3));
+	if (offer->fd < 0)
+		return mrw_fail_errno(MARROW_SYSTEM_ERROR, "cannot pass on the descriptor of a buffer; raise the file limit with ulimit -n");
+	return MARROW_SUCCESS;
 }
 
 static const char *host_buffer_fault(struct mrw_device *d, const void *buffer)
@@ -273,8 +275,9 @@ static enum marrow_status run_threads(struct mrw_device *d, mrw_host_body body, 
 	uint32_t channels = args->call.channels, teams = d->parallel_channels ? channels : 1, count = teams * d->team_size, started = 0;
 	struct runner *runners = calloc(count, sizeof *runners);
 	struct mrw_team_barrier *barriers = calloc(teams, sizeof *barriers);
+	uint8_t *(*directs)[MRW_MAX_NEAR] = calloc(teams, sizeof *directs);
 	enum marrow_status status = MARROW_SUCCESS;
-	if (!runners || !barriers) {
+	if (!runners || !barriers || !directs) {
 		status = mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u team threads", count);
 		goto done;
 	}
@@ -284,6 +287,7 @@ static enum marrow_status run_threads(struct mrw_device *d, mrw_host_body body, 
 		r->team.index = started % d->team_size;
 		r->team.size = d->team_size;
 		r->team.barrier = &barriers[team];
+		r->team.direct = directs[team];
 		r->first = d->parallel_channels ? team : 0;
 		r->last = d->parallel_channels ? team + 1 : channels;
 		r->body = body;
@@ -294,6 +298,7 @@ static enum marrow_status run_threads(struct mrw_device *d, mrw_host_body body, 
 	for (uint32_t i = 0; i < started; i++)
 		pthread_join(runners[i].thread, NULL);
 done:
+	free(directs);
 	free(barriers);
 	free(runners);
 	return status;
@@ -303,7 +308,8 @@ static enum marrow_status host_launch(struct mrw_device *d, enum mrw_kernel kern
 				      uint32_t threads, void *stream)
 {
 	mrw_host_body body = body_of(kernel, type);
-	struct mrw_team alone = {0, 1, NULL};
+	uint8_t *direct[MRW_MAX_NEAR];
+	struct mrw_team alone = {0, 1, NULL, direct};
 	(void)threads;
 	(void)stream;
 	if (d->team_size > 1 || d->parallel_channels)
@@ -367,6 +373,7 @@ const struct mrw_runtime mrw_host_runtime = {
 	.arena_free = host_arena_free,
 	.buffer_new = host_buffer_new,
 	.buffer_free = host_buffer_free,
+	.buffer_offer = host_buffer_offer,
 	.buffer_fault = host_buffer_fault,
 	.launch = host_launch,
 	.join = host_join,

@@ -19,6 +19,7 @@ enum mrw_kernel {
 	MRW_KERNEL_REDUCE_RING,    /* typed */
 	MRW_KERNEL_REDUCE_TREESHOT, /* typed */
 	MRW_KERNEL_REDUCE_TREE,    /* typed */
+	MRW_KERNEL_REDUCE_BULK_DIRECT, /* typed; with MOVE_BULK_DIRECT, of one host only: calls that have windows (MRW_WINDOWS) */
 	MRW_KERNEL_MOVE_PACKETS,
 	MRW_KERNEL_MOVE_BULK,
 	MRW_KERNEL_MOVE_RAILSHOT,
@@ -27,10 +28,11 @@ enum mrw_kernel {
 	MRW_KERNEL_MOVE_TREESHOT,
 	MRW_KERNEL_MOVE_TREE,
 	MRW_KERNEL_PROVE,
+	MRW_KERNEL_MOVE_BULK_DIRECT,
 	MRW_KERNEL_TRANSFERS,      /* its arguments are a struct mrw_transfers */
 	MRW_KERNEL_COUNT
 };
-#define MRW_TYPED_KERNELS 12u
+#define MRW_TYPED_KERNELS 13u
 #define MRW_MOVERS ((uint32_t)MRW_KERNEL_TRANSFERS - MRW_TYPED_KERNELS)
 
 /* Threads of a CUDA block, and the blocks an SM must hold: packets and transfers wait on latency and want registers, bulk
@@ -65,11 +67,13 @@ extern "C" {
 #define MRW_X(suffix, name) \
 	extern const struct mrw_host_reducers mrw_host_reducers_##suffix; \
 	extern const struct mrw_cuda_reducers mrw_cuda_reducers_##suffix; \
-	extern const struct mrw_cuda_reducers mrw_cuda_far_reducers_##suffix;
+	extern const struct mrw_cuda_reducers mrw_cuda_far_reducers_##suffix; \
+	extern const void *const mrw_cuda_direct_reducer_##suffix;
 MRW_TYPES(MRW_X)
 #undef MRW_X
 extern const struct mrw_host_movers mrw_host_movers;
 extern const struct mrw_cuda_movers mrw_cuda_movers, mrw_cuda_far_movers;
+extern const void *const mrw_cuda_direct_mover;
 extern const mrw_host_body mrw_host_transfers;
 extern const void *const mrw_cuda_transfers, *const mrw_cuda_far_transfers;
 /* These do nothing, with MRW_STACK_BYTES and MRW_FAR_STACK_BYTES of stack. */

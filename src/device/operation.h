@@ -14,7 +14,7 @@ struct mrw_op {
 
 #define MRW_SCRUB_MASK 0x3fffffffu
 
-/* Gives every packet and line of one parity a flag that no operation of the next 2^30 carries: after 2^32 operations a slot that was not
+/* Gives every packet, line and place of one parity a flag that no operation of the next 2^30 carries: after 2^32 operations a slot that was not
  * rewritten since would look fresh. Safe in the begin of seq for parity seq - 1: this rank has read those slots,
  * and no peer can start seq + 1 before it sees our opening line of seq. */
 MRW_DEV void mrw_scrub(const struct mrw_team *team, const struct mrw_args *a, uint32_t seq, uint32_t parity)
@@ -36,6 +36,11 @@ MRW_DEV void mrw_scrub(const struct mrw_team *team, const struct mrw_args *a, ui
 				uint8_t *line = mrw_line_at(l, a->arena[a->rank], c, slot, parity, i);
 				mrw_store_relaxed((uint64_t *)(void *)line + MRW_LINE_UNITS, stale | stale >> 32);
 			}
+	for (uint32_t slot = team->index; slot < l->slots && l->windows_offset > 0; slot += team->size) {
+		struct mrw_opening *o = &mrw_heard_at(l, a->arena[a->rank], slot, parity)->line;
+		mrw_store_relaxed(&o->unit[2], stale);
+		mrw_store_relaxed(&o->unit[3], stale);
+	}
 }
 
 /* ordered: after a scrub; partner: the peer's next kernel, which starts after it saw this line. The line goes first: the peers wait for it,

@@ -88,6 +88,8 @@ struct mrw_runtime {
 	 * uses it. */
 	enum marrow_status (*buffer_new)(uint64_t bytes, struct mrw_arena *buffer, int32_t *device);
 	void (*buffer_free)(struct mrw_arena *buffer, int32_t device);
+	/* What others arena_map() such a buffer by, until it is arena_seal()ed; its base is the buffer's. */
+	enum marrow_status (*buffer_offer)(struct mrw_device *d, const struct mrw_arena *buffer, struct mrw_arena *offer);
 	/* NULL if this rank's target can use the buffer, else why not. */
 	const char *(*buffer_fault)(struct mrw_device *d, const void *buffer);
 	/* Runs kernel over args->call.channels channels after the communicator's previous launch. threads: of a block (cuda). */

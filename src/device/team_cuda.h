@@ -19,6 +19,7 @@ struct mrw_team {
 	uint32_t index, size;
 	bool whole;          /* the block has no other threads */
 	uint32_t *dismissed; /* shared memory, for the signal warp; in blocks without one for mrw_team_tell(), or NULL */
+	uint8_t **direct;    /* shared memory, window.h: for each rank of a host; NULL where a body has no use for it */
 };
 
 /* Kernels may be launched before their predecessor in the stream has left (device/cuda.c): first of all they wait for its end and its

@@ -15,6 +15,7 @@ struct mrw_team_barrier {
 struct mrw_team {
 	uint32_t index, size;
 	struct mrw_team_barrier *barrier; /* NULL iff size is 1 */
+	uint8_t **direct;                 /* window.h: for each rank of a host; NULL where there are no windows */
 };
 
 /* A sync that tells every thread whether any thread said true. The last arrival's release is the others' acquire. */

@@ -34,7 +34,7 @@
 #include "order.h"
 
 /* Compared at bootstrap: change it with any change of a word's place or meaning. */
-#define MRW_WIRE_VERSION 10u
+#define MRW_WIRE_VERSION 11u
 
 #ifndef MRW_MAX_RANKS         /* a simulation on paper has more */
 #define MRW_MAX_RANKS 64u    /* of a communicator */
@@ -51,6 +51,7 @@
 #define MRW_LANE_SLOTS 2u    /* chunks of a lane under way */
 #define MRW_TREE_PEERS 6u    /* most peers of a rank in trees: two children, two parents, two neighbours in the ring */
 #define MRW_TREE_NONE UINT32_MAX
+#define MRW_MAX_WINDOWS 32u /* of a communicator */
 
 /* A call, as compared between ranks and printed when they differ. */
 struct mrw_call {
@@ -65,14 +66,16 @@ struct mrw_call {
 	uint32_t chunk_bytes;
 	uint32_t lag;
 	uint64_t hash;       /* of all the above but seq; repeated in the opening line */
-	uint64_t blocks;     /* reduce_scatter_v: 64 bits over where its blocks end, else 0 */
-	uint64_t reserved[2];
+	uint64_t blocks;     /* reduce_scatter_v, all_gather_v: 64 bits over its blocks, else 0 */
+	uint64_t windows;    /* 1: the opening lines say places too */
+	uint64_t reserved;
 };
 MRW_STATIC_ASSERT(sizeof(struct mrw_call) == 64, "a call is one half line");
 
 /* Opening line of one operation, from one peer's channel 0. Writer: that peer. Reader: owner, any channel.
  * unit[0] = low half of the call's hash | seq << 32; unit[1] = high half | seq << 32: each complete by itself.
- * unit[2..3] are reserved for the place where the writer's output may be written directly. */
+ * unit[2..3], where the call has windows: the halves of mrw_place() of the writer's output, each | seq << 32; unit[3] is published last, so that whoever
+ * observes it may write there. */
 struct mrw_opening {
 	uint64_t unit[4];
 };
@@ -85,6 +88,18 @@ struct mrw_greeting {
 	struct mrw_opening line;
 };
 MRW_STATIC_ASSERT(sizeof(struct mrw_greeting) == 96, "whole sectors");
+
+/* A window of a communicator on one host: where this rank has it mapped. Written by the owner's host while none of its kernels runs, read by its kernels. */
+struct mrw_window {
+	uint64_t id;                  /* never used again in this communicator; 0: none */
+	uint8_t *base[MRW_MAX_NEAR];  /* of rank p's buffer; the owner's own is where the user sees it */
+};
+
+/* Where output may be written directly: offset in window number slot of its rank. 0: nowhere. */
+#define MRW_PLACE_SHIFT 56
+MRW_PURE uint64_t mrw_place(uint32_t slot, uint64_t offset) { return (uint64_t)(slot + 1) << MRW_PLACE_SHIFT | offset; }
+MRW_PURE uint32_t mrw_place_slot(uint64_t place) { return (uint32_t)(place >> MRW_PLACE_SHIFT) - 1; }
+MRW_PURE uint64_t mrw_place_offset(uint64_t place) { return place & ((1ull << MRW_PLACE_SHIFT) - 1); }
 
 /* State of one channel; only its owner touches it. */
 struct mrw_channel_state {
@@ -174,7 +189,7 @@ struct mrw_layout {
 	uint32_t slots;             /* peers of a rank */
 	uint32_t near_slots;        /* along rails: the first slots, those of the ranks of this host; else 0 */
 	uint32_t units;             /* packets a (format, channel, slot, parity) */
-	uint32_t pad;
+	uint32_t windows_offset;    /* mrw_window_at(); 0: none, ranks are on several hosts */
 	uint64_t heard_offset, lines_offset;  /* mrw_heard_at(), mrw_line_at() */
 	uint64_t packets_offset[MRW_FORMATS]; /* slots from near_slots on */
 };
@@ -314,6 +329,10 @@ MRW_PURE struct mrw_layout mrw_layout_of(const struct mrw_spread *s, uint64_t pa
 	l.lines = (uint32_t)lines;
 	l.chunk_bytes = (uint32_t)chunk;
 	uint64_t at = mrw_layout_control(&l);
+	if (!s->outbox) {
+		l.windows_offset = (uint32_t)at;
+		at = (at + MRW_MAX_WINDOWS * sizeof(struct mrw_window) + 4095) / 4096 * 4096;
+	}
 	at = mrw_layout_slots(&l, at, l.near_slots, l.cells, l.near_packets_offset, l.near_staging_offset);
 	at = mrw_layout_slots(&l, at, l.slots - l.near_slots, 1, l.packets_offset, l.staging_offset);
 	at = mrw_layout_lanes(&l, at, s->outbox);
@@ -377,6 +396,11 @@ MRW_PURE uint64_t mrw_heard_offset(const struct mrw_layout *l, uint32_t slot, ui
 MRW_PURE struct mrw_greeting *mrw_heard_at(const struct mrw_layout *l, uint8_t *arena, uint32_t slot, uint32_t parity)
 {
 	return (struct mrw_greeting *)(void *)(arena + mrw_heard_offset(l, slot, parity));
+}
+
+MRW_PURE struct mrw_window *mrw_window_at(const struct mrw_layout *l, uint8_t *arena, uint32_t slot)
+{
+	return (struct mrw_window *)(void *)(arena + l->windows_offset) + slot;
 }
 
 /* Token of the path proof at init, by channel (one for each NIC) and slot of lanes: published after the pattern in staging, or in a lane's;

@@ -1,9 +1,9 @@
 /* random_programs.c - long sequences of random collectives, bits checked each time.
  *
- * random_programs [--target host|cuda] [--ranks N] [--ops N] [--team T] [--parallel] [--comms N] [--near-wrap] [--room BYTES]
+ * random_programs [--target host|cuda] [--ranks N] [--ops N] [--team T] [--parallel] [--comms N] [--near-wrap] [--windows] [--room BYTES]
  * [--types f32,i8] [--timeout-ms N]: all ranks draw the same program from the seed: functions, roots, types, sizes across every
- * switch, channel counts, algorithms, groups, communicators, streams, replays, and per rank alignment, in-place and random
- * stalls. */
+ * switch, channel counts, algorithms, groups, communicators, streams, replays, registrations, and per rank alignment, in-place, what is registered and
+ * random stalls. */
 #include "support/call.h"
 #include "support/device_memory.h"
 
@@ -76,6 +76,10 @@ static void run(struct world_rank *self)
 		if (call_buffers_make(self, &buffers[i], program.room) != 0)
 			return;
 	for (uint64_t done = 0; done < program.ops && !self->failed;) {
+		if (w->windows && world_random(&s) % 8 == 0) {
+			uint32_t slot = (uint32_t)(world_random(&s) % SLOTS);
+			call_buffers_toggle(self, &buffers[slot], (uint32_t)(world_random(&s) % w->ncomms), &stalls);
+		}
 		uint32_t n = world_random(&s) % 4 ? 1 : 2 + (uint32_t)(world_random(&s) % (SLOTS - 1));
 		for (uint32_t i = 0; i < n; i++) {
 			calls[i] = draw(&s, w);
@@ -151,6 +155,8 @@ int main(int argc, char **v)
 			w.timeout_ms = number(v, &i);
 		else if (strcmp(v[i], "--parallel") == 0)
 			w.parallel_channels = true;
+		else if (strcmp(v[i], "--windows") == 0)
+			w.windows = true;
 		else if (strcmp(v[i], "--near-wrap") == 0)
 			w.set_seq = true;
 		else {

@@ -3,7 +3,7 @@
  * stale_flags [--target host|cuda] [--ranks N] [--team T] [--timeout-ms N]. A large packet message fills the slots at seq s. The seq counter then
  * jumps (nothing else is touched) to a scrub boundary, a few operations cross it, and the counter jumps on to s, 2^32 operations
  * later: the slots' flags would fit again. The late sender's data must be waited for. And what peers send as soon as they may must not be
- * scrubbed over. */
+ * scrubbed over. Likewise what peers say of places. */
 #include "support/call.h"
 
 #include "comm.h"
@@ -27,6 +27,21 @@ static void jump(struct world_rank *self, uint32_t seq)
 			world_fail(self, "cannot set seq");
 	if (mrw_boot_barrier(comm->boot) != MARROW_SUCCESS)
 		world_fail(self, "barrier: %s", marrow_last_error(NULL));
+}
+
+/* What the peers said of places in operation seq, as it lies here: puts it there, or looks whether it still seems to be said. */
+static void places(struct world_rank *self, uint32_t seq, bool put)
+{
+	struct marrow_comm *comm = self->comms[0];
+	for (uint32_t slot = 0; slot < comm->args.layout.slots; slot++) {
+		struct mrw_opening *o = &mrw_heard_at(&comm->args.layout, comm->arena.base, slot, seq & 1)->line;
+		uint64_t said[2] = {(uint64_t)seq << 32 | 64, (uint64_t)seq << 32 | 1u << (MRW_PLACE_SHIFT - 32)};
+		void *to = put ? &o->unit[2] : said, *from = put ? said : &o->unit[2];
+		if (comm->device.runtime->poke(&comm->device, to, from, sizeof said) != MARROW_SUCCESS)
+			world_fail(self, "cannot reach the opening lines");
+		if (!put && (said[0] >> 32 == seq || said[1] >> 32 == seq))
+			world_fail(self, "a place of operation %u of 2^32 operations ago looks fresh", seq);
+	}
 }
 
 static void one(struct world_rank *self, struct call_buffers *b, const struct call *call)
@@ -78,6 +93,8 @@ static void run(struct world_rank *self)
 					jump(self, seqs[k] + 2 * turn);
 					one(self, &b, &big);
 					jump(self, (boundary << 30) - 1);
+					if (sparse < 0)
+						places(self, seqs[k] + 2 * turn, true);
 					for (tiny.seed = 0; tiny.seed < 4; tiny.seed++) {
 						/* The others have sent theirs when this rank scrubs in its begin. */
 						if (channels == 1 && self->rank == (k + tiny.seed) % self->nranks)
@@ -85,6 +102,8 @@ static void run(struct world_rank *self)
 						one(self, &b, &tiny);
 					}
 					jump(self, seqs[k] + 2 * turn);
+					if (sparse < 0)
+						places(self, seqs[k] + 2 * turn, false);
 					if (self->rank == big.seed % self->nranks)
 						usleep(LATE_US);
 					big.seed++;

@@ -31,6 +31,7 @@ static struct {
 		uint8_t *base;
 		size_t bytes;
 		int device;                 /* whose memory is mapped there; -1: none */
+		int fd;                     /* that memory */
 		uint32_t open;              /* to which devices, bits */
 	} ranges[MAX_RANGES];
 	uint32_t made, registered;
@@ -166,7 +167,9 @@ static CUresult mem_map(CUdeviceptr at, size_t bytes, size_t offset, CUmemGeneri
 	(void)offset;
 	(void)flags;
 	pthread_mutex_lock(&gpus.lock);
-	gpus.ranges[range_at(p)].device = gpus.handles[handle - 1].device;
+	uint32_t i = range_at(p);
+	gpus.ranges[i].device = gpus.handles[handle - 1].device;
+	gpus.ranges[i].fd = fcntl(gpus.handles[handle - 1].fd, F_DUPFD_CLOEXEC, 3);
 	void *got = mmap(p, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, gpus.handles[handle - 1].fd, 0);
 	pthread_mutex_unlock(&gpus.lock);
 	return got == p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -176,10 +179,21 @@ static CUresult mem_unmap(CUdeviceptr at, size_t bytes)
 {
 	void *p = (void *)(uintptr_t)at;
 	pthread_mutex_lock(&gpus.lock);
-	gpus.ranges[range_at(p)].device = -1;
+	uint32_t i = range_at(p);
+	gpus.ranges[i].device = -1;
+	close(gpus.ranges[i].fd);
 	void *got = mmap(p, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	pthread_mutex_unlock(&gpus.lock);
 	return got == p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult mem_retain(CUmemGenericAllocationHandle *handle, void *p)
+{
+	pthread_mutex_lock(&gpus.lock);
+	uint32_t i = range_at(p);
+	int fd = fcntl(gpus.ranges[i].fd, F_DUPFD_CLOEXEC, 3), device = gpus.ranges[i].device;
+	pthread_mutex_unlock(&gpus.lock);
+	return add_handle(handle, fd, device);
 }
 
 static CUresult mem_set_access(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *access, size_t count)
@@ -228,7 +242,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
 		ENTRY("cuMemImportFromShareableHandle", mem_import), ENTRY("cuMemGetAllocationGranularity", mem_granularity),
 		ENTRY("cuMemAddressReserve", address_reserve), ENTRY("cuMemAddressFree", address_free), ENTRY("cuMemMap", mem_map),
 		ENTRY("cuMemUnmap", mem_unmap), ENTRY("cuMemSetAccess", mem_set_access), ENTRY("cuGetErrorString", error_string),
-		ENTRY("cuDeviceGetAttribute", device_attribute),
+		ENTRY("cuDeviceGetAttribute", device_attribute), ENTRY("cuMemRetainAllocationHandle", mem_retain),
 	};
 	(void)version;
 	(void)flags;
@@ -362,6 +376,9 @@ static void set_up(void)
 	target.arena_map = mrw_cuda_arena_map;
 	target.arena_seal = mrw_cuda_arena_seal;
 	target.arena_free = mrw_cuda_arena_free;
+	target.buffer_new = mrw_cuda_buffer_new;
+	target.buffer_free = mrw_cuda_buffer_free;
+	target.buffer_offer = mrw_cuda_buffer_offer;
 	target.buffer_fault = mrw_cuda_buffer_fault;
 	target.poke = mrw_cuda_poke;
 	mrw_comm_runtime = &target;
@@ -389,6 +406,25 @@ static void expect_no_gpu_memory(const char *what)
 	expect_true(what, handles + ranges + gpus.registered == 0);
 }
 
+/* The same into memory of the device that the others write. */
+static void use_window(struct rank *self, struct marrow_comm *comm, const float *in)
+{
+	struct marrow_window *window = NULL;
+	void *memory = NULL;
+	int device = current_device;
+	current_device = (int)self->rank;
+	expect_status("memory", marrow_mem_alloc(&memory, COUNT * sizeof *in, MARROW_TARGET_AUTO), MARROW_SUCCESS, NULL, "");
+	current_device = device;
+	float *out = memory;
+	mrw_comm_set_algo(comm, MRW_ALGO_BULK);
+	mrw_comm_set_places(comm);
+	expect_status("register", marrow_window_register(comm, memory, COUNT * sizeof *in, &window), MARROW_SUCCESS, NULL, "");
+	expect_status("all-reduce", marrow_all_reduce(in, out, COUNT, MARROW_FLOAT32, MARROW_SUM, comm, NULL), MARROW_SUCCESS, NULL, "");
+	expect_true("sums in a window", out[0] == (float)(self->size * (self->size + 1) / 2) && out[COUNT - 1] == out[0]);
+	expect_status("deregister", marrow_window_deregister(comm, window), MARROW_SUCCESS, NULL, "");
+	expect_status("free", marrow_mem_free(memory), MARROW_SUCCESS, NULL, "");
+}
+
 static void *be_rank(void *p)
 {
 	struct rank *self = p;
@@ -409,6 +445,8 @@ static void *be_rank(void *p)
 		in[i] = (float)(self->rank + 1);
 	expect_status("all-reduce", marrow_all_reduce(in, out, COUNT, MARROW_FLOAT32, MARROW_SUM, comm, NULL), MARROW_SUCCESS, NULL, "");
 	expect_true("sums", out[0] == (float)(self->size * (self->size + 1) / 2) && out[COUNT - 1] == out[0]);
+	if (self->size > 1)
+		use_window(self, comm, in);
 	expect_status("destroy", marrow_comm_destroy(comm), MARROW_SUCCESS, NULL, "");
 	return NULL;
 }

@@ -12,6 +12,8 @@ WIRE = "src/device/wire.h"
 FLAG = "src/device/flag.h"
 FAULT = "src/device/fault.h"
 OPERATION = "src/device/operation.h"
+WINDOW = "src/device/window.h"
+WINDOWS = "src/window.c"
 COPY = "src/device/copy.h"
 PACKET = "src/device/packet.h"
 REDUCE = "src/device/reduce.h"
@@ -100,7 +102,29 @@ MUTANTS = [
     Mutant("no scrub", [(OPERATION, "\t\tmrw_scrub(team, a, w.seq, (w.seq - 1) & 1);\n", "")], ["stale flags"]),
     Mutant("the scrub takes the wrong parity", [(OPERATION, "mrw_scrub(team, a, w.seq, (w.seq - 1) & 1)", "mrw_scrub(team, a, w.seq, w.seq & 1)")],
            ["stale flags"]),
+    Mutant("the scrub forgets places", [(OPERATION, "\t\tmrw_store_relaxed(&o->unit[3], stale);\n", "")], ["stale flags"]),
     Mutant("the scrub forgets the second exchange", [(OPERATION, "f < l->packet_formats", "f < 1")], ["stale flags"]),
+
+    # Windows.
+    Mutant("places are not published", [(WINDOW, "mrw_publish(&o->unit[3], place", "mrw_store_relaxed(&o->unit[3], place")], ["tsan windows"], True),
+    Mutant("places are not observed", [(WINDOW, "\tmrw_observed(&o->unit[3]);\n", "")], ["tsan windows"], True),
+    Mutant("half a place is enough", [(WINDOW, "low >> 32 == seq && high >> 32 == seq", "low >> 32 == seq")], ["tsan windows"], True),
+    Mutant("a place's parity is stuck", [(WINDOW, "mrw_slot_there(a, p), seq & 1)->line", "mrw_slot_there(a, p), 0)->line"),
+                                         (WINDOW, "mrw_slot_here(a, w.peer), w.seq & 1)->line", "mrw_slot_here(a, w.peer), 0)->line")], ["random windows"]),
+    Mutant("places are written to whatever the call is", [(WINDOW, "\tif (!mrw_wait_opening(a, w))\n\t\treturn false;\n", "")], ["windows"]),
+    Mutant("a window that is gone is still said", [(WINDOW, "return mrw_load_relaxed(&w->id) == a->window_id ? a->place : 0;", "return w ? a->place : 0;")], ["windows"]),
+    Mutant("a window's offset is left out", [(WINDOWS, "a->place = mrw_place(w->slot, offset);", "a->place = mrw_place(w->slot, offset * 0);")], ["random windows"]),
+    Mutant("a window's place in its buffer is left out", [(WINDOWS, "w->peers[r].base + offers[r].offset", "w->peers[r].base")], ["random windows"]),
+    Mutant("beyond the window is in it", [(WINDOWS, "recv_bytes <= w->bytes - offset", "recv_bytes > 0")], ["windows"]),
+    Mutant("any address will do", [(WINDOWS, "align % MRW_QUANTUM_BYTES != 0 || ", "")], ["windows"]),
+    Mutant("blocks of any size will do", [(WINDOWS, "(gather ? a->bytes : 0)", "0")], ["windows"]),
+    Mutant("the last bytes of a sum are a whole vector", [(ADD, "MRW_VEC_BYTES, MRW_WINDOWS ? bytes : MRW_VEC_BYTES);", "MRW_VEC_BYTES, MRW_VEC_BYTES);")],
+           ["random windows"]),
+    Mutant("windows are no part of a call", [(WINDOWS, "a->call.windows = comm->windowed > 0 && ", "a->call.windows = comm->windowed > 99 && ")], ["windows"]),
+    Mutant("an all_gather is put where another rank's block is", [(MOVE_BULK, "round, a->rank * a->bytes + c.offset, a->in", "round, c.offset, a->in")], ["random windows"]),
+    Mutant("results are expected before places are known", [(REDUCE_BULK, "if (t == lag) /*", "if (t == lag + 1) /*")], ["random windows"]),
+    Mutant("a registered buffer can be freed", [("src/memory.c", "\t\tb->holders++;\n", "\t\tb->holders += 0;\n")], ["windows"]),
+    Mutant("ranks may give up different windows", [(WINDOWS, "if (all[r].id != mine.id)\n\t\t\treturn", "if (all[r].id == UINT64_MAX)\n\t\t\treturn")], ["windows"]),
 
     # Seq.
     Mutant("an operation ends without its peers' opening lines", [(OPERATION, "if (channel == 0 && ok)\n", "if (channel != channel)\n")],
@@ -413,8 +437,8 @@ MUTANTS = [
     # Rooted and uneven reductions.
     Mutant("a reduce's senders keep their results", [(REDUCE_BULK, "\tif (mrw_is_sender(a))\n\t\ts.out =", "\tif (mrw_is_sender(a) && a->nranks == 0)\n\t\ts.out =")],
            ["random 3"]),
-    Mutant("a reduce's root collects what is on its way", [(REDUCE_BULK, "if (collects && t >= 2 * lag && t - 2 * lag < chunks)\n\t\tmrw_bulk_collect(team, channel, a, round, t - 2 * lag);",
-                                                           "if (collects && t >= 2 * lag && t - 2 * lag < chunks)\n\t\tmrw_bulk_collect(team, channel, a, round + (a->call.func == MRW_FUNC_REDUCE), t - 2 * lag);")],
+    Mutant("a reduce's root collects what is on its way", [(REDUCE_BULK, "mrw_bulk_collect(team, channel, a, round, t - 2 * lag);",
+                                                           "mrw_bulk_collect(team, channel, a, round + (a->call.func == MRW_FUNC_REDUCE), t - 2 * lag);")],
            ["tsan 3", "random 3"]),
     Mutant("a reduce's last round is left out", [(SCHEDULE, "(mrw_has_root(func) && nranks > 2) ? 2 : 1;", "(func == MRW_FUNC_BROADCAST && nranks > 2) ? 2 : 1;")],
            ["schedule", "random 3"]),

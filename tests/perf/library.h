@@ -40,6 +40,9 @@ struct perf_library {
 	bool (*other_order)(void *comm, enum perf_kind kind, size_t count, enum marrow_type type);
 	/* Can algo carry the call? NULL: unknown. count as in the call. */
 	bool (*carries)(const struct perf_library *self, void *comm, enum perf_kind kind, size_t count, enum marrow_type type);
+	/* Registers a rank's buffer, which is memory of marrow_mem_alloc(); all ranks do. symmetric: as a window. withdraw: before the communicator goes. */
+	bool (*enroll)(void *comm, void *memory, size_t bytes, bool symmetric, void **handle);
+	void (*withdraw)(void *comm, bool symmetric, void *handle);
 	bool (*healthy)(void *comm);
 	void (*abort)(void *comm); /* destroys too */
 	void (*destroy)(void *comm);

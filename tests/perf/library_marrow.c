@@ -132,6 +132,22 @@ static bool other_order(void *comm, enum perf_kind kind, size_t count, enum marr
 	return explain(comm, kind, count, type, &choice) && (strcmp(choice.algo, "ring") == 0 || strncmp(choice.algo, "tree", 4) == 0);
 }
 
+static bool enroll(void *comm, void *memory, size_t bytes, bool symmetric, void **handle)
+{
+	struct marrow_window *window = NULL;
+	(void)symmetric;
+	if (!good(marrow_window_register(comm, memory, bytes, &window), "marrow_window_register", comm))
+		return false;
+	*handle = window;
+	return true;
+}
+
+static void withdraw(void *comm, bool symmetric, void *handle)
+{
+	(void)symmetric;
+	good(marrow_window_deregister(comm, handle), "marrow_window_deregister", comm);
+}
+
 static bool healthy(void *comm)
 {
 	enum marrow_status error = MARROW_SUCCESS;
@@ -156,8 +172,8 @@ void library_open_marrow(struct perf_library *library, enum marrow_target target
 	config.timeout_ms = (uint64_t)timeout_s * 1000;
 	*library = (struct perf_library){ .name = "marrow", .algo = algo, .make_id = make_id, .init_rank = init_rank, .group_start = group_start,
 					  .group_end = group_end, .call = call, .make_premulsum = make_premulsum, .drop_op = drop_op,
-					  .ranks_a_host = ranks_a_host, .other_order = other_order, .carries = algo ? carries : NULL, .healthy = healthy, .abort = abort_comm,
-					  .destroy = destroy };
+					  .ranks_a_host = ranks_a_host, .other_order = other_order, .carries = algo ? carries : NULL, .enroll = enroll, .withdraw = withdraw,
+					  .healthy = healthy, .abort = abort_comm, .destroy = destroy };
 	if (algo)
 		snprintf(library->name, sizeof library->name, "%s", algo);
 }

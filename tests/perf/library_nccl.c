@@ -9,7 +9,7 @@ struct nccl_id {
 	unsigned char bytes[LIBRARY_ID_BYTES];
 };
 
-enum { NCCL_SUCCESS = 0, NCCL_SCALAR_HOST_IMMEDIATE = 1 };
+enum { NCCL_SUCCESS = 0, NCCL_SCALAR_HOST_IMMEDIATE = 1, NCCL_WINDOW_SYMMETRIC = 1 };
 
 static struct {
 	int (*get_version)(int *version);
@@ -30,6 +30,11 @@ static struct {
 	int (*recv)(void *recv, size_t count, int type, int peer, void *comm, void *stream);
 	int (*create_premulsum)(int *op, void *scalar, int type, int residence, void *comm);
 	int (*op_destroy)(int op, void *comm);
+	/* Since 2.19 and 2.27; NULL before. */
+	int (*comm_register)(void *comm, void *memory, size_t bytes, void **handle);
+	int (*comm_deregister)(void *comm, void *handle);
+	int (*window_register)(void *comm, void *memory, size_t bytes, void **window, int flags);
+	int (*window_deregister)(void *comm, void *window);
 } nccl;
 
 static bool good(int result, const char *call)
@@ -141,6 +146,25 @@ static uint32_t ranks_a_host(void *comm)
 	return 0;
 }
 
+static bool enroll(void *comm, void *memory, size_t bytes, bool symmetric, void **handle)
+{
+	*handle = NULL;
+	if (symmetric ? !nccl.window_register : !nccl.comm_register) {
+		fprintf(stderr, "the compared library has no %s: leave -R %d out\n", symmetric ? "ncclCommWindowRegister" : "ncclCommRegister", symmetric + 1);
+		return false;
+	}
+	return symmetric ? good(nccl.window_register(comm, memory, bytes, handle, NCCL_WINDOW_SYMMETRIC), "ncclCommWindowRegister")
+			 : good(nccl.comm_register(comm, memory, bytes, handle), "ncclCommRegister");
+}
+
+static void withdraw(void *comm, bool symmetric, void *handle)
+{
+	if (handle && symmetric)
+		good(nccl.window_deregister(comm, handle), "ncclCommWindowDeregister");
+	else if (handle)
+		good(nccl.comm_deregister(comm, handle), "ncclCommDeregister");
+}
+
 static bool healthy(void *comm)
 {
 	int error = NCCL_SUCCESS;
@@ -157,14 +181,20 @@ static void destroy(void *comm)
 	good(nccl.comm_destroy(comm), "ncclCommDestroy");
 }
 
-static bool find(void *handle, const char *path, const char *name, void *function, size_t size)
+static bool find_any(void *handle, const char *name, void *function, size_t size)
 {
 	void *symbol = dlsym(handle, name);
 	if (symbol)
 		memcpy(function, &symbol, size);
-	else
-		fprintf(stderr, "%s has no %s\n", path, name);
 	return symbol != NULL;
+}
+
+static bool find(void *handle, const char *path, const char *name, void *function, size_t size)
+{
+	bool found = find_any(handle, name, function, size);
+	if (!found)
+		fprintf(stderr, "%s has no %s\n", path, name);
+	return found;
 }
 
 bool library_open_nccl(struct perf_library *library, const char *path)
@@ -187,11 +217,17 @@ bool library_open_nccl(struct perf_library *library, const char *path)
 	    !FIND(create_premulsum, "ncclRedOpCreatePreMulSum") || !FIND(op_destroy, "ncclRedOpDestroy"))
 		return false;
 #undef FIND
+#define FIND_ANY(member, name) find_any(handle, name, &nccl.member, sizeof nccl.member)
+	if (!FIND_ANY(comm_register, "ncclCommRegister") || !FIND_ANY(comm_deregister, "ncclCommDeregister"))
+		nccl.comm_register = NULL;
+	if (!FIND_ANY(window_register, "ncclCommWindowRegister") || !FIND_ANY(window_deregister, "ncclCommWindowDeregister"))
+		nccl.window_register = NULL;
+#undef FIND_ANY
 	if (!good(nccl.get_version(&version), "ncclGetVersion"))
 		return false;
 	*library = (struct perf_library){ .make_id = make_id, .init_rank = init_rank, .group_start = group_start, .group_end = group_end,
 					  .call = call, .make_premulsum = make_premulsum, .drop_op = drop_op, .ranks_a_host = ranks_a_host,
-					  .healthy = healthy, .abort = abort_comm, .destroy = destroy };
+					  .enroll = enroll, .withdraw = withdraw, .healthy = healthy, .abort = abort_comm, .destroy = destroy };
 	/* 2.8 and before: XYZZ, later XYYZZ. */
 	major = version >= 10000 ? version / 10000 : version / 1000;
 	snprintf(library->name, sizeof library->name, "nccl %d.%d.%d", major,

@@ -85,6 +85,8 @@ static const char help[] =
 	"  -i, --stepbytes B        added to each size (1M)\n"
 	"  -f, --stepfactor N       multiplies each size, if above 1 (1)\n"
 	"  -u, --unalign N          move all buffers by N elements (0)\n"
+	"  -R, --local_register 0|1|2  register the buffers: with this library as windows, either way; with --compare's locally (1) or as\n"
+	"                           windows (2) (0)\n"
 	"Work\n"
 	"  -o, --op O               sum prod max min avg mulsum all (sum)\n"
 	"  -d, --datatype T         int8 uint8 int32 uint32 int64 uint64 half float double bfloat16\n"
@@ -119,7 +121,7 @@ static const char help[] =
 	"  -S, --report_timestamps 0|1  the time of day at the end of each line (0)\n"
 	"  -M, --memory 0|1         report the memory a communicator takes (0)\n"
 	"  -h, --help\n"
-	"Accepted without effect: -p (always parallel), -R, -x, -D, -V, -I, -K.\n"
+	"Accepted without effect: -p (always parallel), -x, -D, -V, -I, -K.\n"
 	"Leaves with 0 if all is right, 1 if an element was wrong or something failed, 2 for a bad command line.\n";
 
 static bool parse_size(const char *text, size_t *bytes)
@@ -264,7 +266,8 @@ static bool parse_flag(struct perf_options *o, int flag, const char *text)
 	case OPT_CALIBRATE: o->calibrate_path = text; return true;
 	case OPT_JSON: case 'J': o->json_path = text; return true;
 	case OPT_COMPARE: o->compare_path = text; return true;
-	case 'p': case 'R': case 'x': case 'D': case 'V': case 'I': case 'K': return ignore(o, flag, text);
+	case 'R': return parse_number(text, 0, 2, &o->registration);
+	case 'p': case 'x': case 'D': case 'V': case 'I': case 'K': return ignore(o, flag, text);
 	default: return false;
 	}
 }
@@ -277,6 +280,10 @@ static bool consistent(struct perf_options *o)
 	}
 	if (o->graph_launches && (o->blocking || o->null_stream)) {
 		fprintf(stderr, "-G excludes -z and -y: a graph is captured from a stream of its own, without waits\n");
+		return false;
+	}
+	if (o->registration && o->ranks_per_thread > 1) {
+		fprintf(stderr, "-R wants a thread or process for each rank: -t or --processes instead of -g\n");
 		return false;
 	}
 	if (o->calibrate_path && o->nalgos == 0 && !parse_algos(o, "all"))

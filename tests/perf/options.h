@@ -15,7 +15,7 @@ struct perf_options {
 	size_t min_bytes, max_bytes, step_bytes;
 	uint32_t step_factor;
 	uint32_t iterations, aggregate, warmup, cycles; /* cycles 0: for ever */
-	uint32_t check, graph_launches, blocking, average, unalign_elems, timeout_s, rounds, percentile;
+	uint32_t check, graph_launches, blocking, average, unalign_elems, timeout_s, rounds, percentile, registration;
 	int type; /* enum marrow_type or OPTION_ALL */
 	int op;   /* index of perf_op_name() or OPTION_ALL */
 	int root; /* or OPTION_ALL */

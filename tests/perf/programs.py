@@ -16,7 +16,7 @@ RANKS = 3  # of two, two of the bus factors are one
 QUICK = ["--target", "host", "-n", "2", "-w", "1", "-T", "20"]
 SIZES = ["-b", "64", "-e", "32K", "-f", "16"]
 FIELDS = ("bytes count type op root in_place graph lib time_us p50 p99 algbw busbw wrong "  # as promised; and what tells runs apart:
-          "collective target ranks").split()
+          "collective target ranks registered").split()
 HALF = ["time", "algbw", "busbw", "#wrong"]
 # name: collective, what the busbw is of algbw, blocks of the larger buffer, has an operation, root
 COLLECTIVES = {
@@ -107,6 +107,18 @@ def check_compare(folder):
             assert near(float(half["ratio"]), ours["time_us"] / theirs["time_us"], 2), (half, ours, theirs)
 
 
+def check_registered(folder):
+    """Results are right where the buffers are windows, alone and beside a library that has NCCL's ways of registering."""
+    for ranks, how, more in ((["--processes", "2"], "1", []), (["-t", "3"], "2", []), (["-t", "2"], "1", ["--compare", NCCL, "--rounds", "3"]),
+                             (["-t", "2"], "2", ["--compare", NCCL, "--rounds", "3"])):
+        path = f"{folder}/registered.json"
+        pathlib.Path(path).unlink(missing_ok=True)
+        done = run("all_gather", *QUICK, "-b", "4M", "-e", "4M", *ranks, "-R", how, "--json", path, *more)
+        assert done.returncode == 0 and "OK" in done.stdout, (ranks, how, done.stdout, done.stderr)
+        said = measurements(path)
+        assert len(said) == (4 if more else 2) and all(o["registered"] == int(how) for o in said), said
+
+
 def check_wrong(folder):
     """One bit is enough, in any element of any rank or within 4 KiB beside the output. Two rounds of a check: on ordinary and on special values."""
     bytes_, edge = 4096 * RANKS, 4096
@@ -146,6 +158,7 @@ def check_refusals():
         (["-Q"], ["'Q'"]), (["--iters"], ["--iters", "argument"]), (["-b", "8", "stray"], ["unexpected argument 'stray'"]),
         (["-b", "2K", "-e", "1K"], ["-b 2048", "-e 1024"]), (["-G", "1", "-z", "1"], ["-G", "-z"]),
         (["--compare", NCCL, "--algos", "all"], ["--compare", "--algos"]), (["-t", "1024", "-g", "5"], ["5120 ranks", "4096"]),
+        (["-R", "3"], ["--local_register", "'3'"]), (["-R", "1", "-g", "2"], ["-R", "-t or --processes"]),
     ]
     for args, words in cases:
         done = run("all_reduce", *args)
@@ -165,6 +178,7 @@ with tempfile.TemporaryDirectory() as scratch:
     said += compare_table_and_json("broadcast", scratch, "int8", "sum", ["--ranks", "3"])
     said += compare_table_and_json("reduce_scatter", scratch, "int8", "max", ["-g", "3"])
     check_compare(scratch)
+    check_registered(scratch)
     found = check_wrong(scratch)
     refused = check_refusals()
 print(f"{said} measurements said twice, {found} faults found, {refused} command lines refused")

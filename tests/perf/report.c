@@ -160,8 +160,8 @@ static void write_json(const struct perf_report *report, const struct perf_test 
 		fprintf(report->json, "\"wrong\": %llu, ", (unsigned long long)half->wrong);
 	else
 		fprintf(report->json, "\"wrong\": null, ");
-	fprintf(report->json, "\"collective\": \"%s\", \"target\": \"%s\", \"ranks\": %u}\n", run->collective->name,
-		run->cuda ? "cuda" : "host", run->nranks);
+	fprintf(report->json, "\"collective\": \"%s\", \"target\": \"%s\", \"ranks\": %u, \"registered\": %u}\n", run->collective->name,
+		run->cuda ? "cuda" : "host", run->nranks, run->options.registration);
 }
 
 /* The quickest algorithm; 0, what is chosen, if none could carry the call. */

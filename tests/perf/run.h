@@ -43,6 +43,7 @@ struct perf_rank {
 	void *stream;
 	unsigned char *send_area, *recv_area;
 	void *comms[MAX_LIBRARIES], *graphs[MAX_LIBRARIES];
+	void *registered[MAX_LIBRARIES][2]; /* send, recv */
 	int ops[MAX_LIBRARIES]; /* op of the current test as each library numbers it */
 	void **events;          /* SAMPLES_MAX + 1 */
 };

@@ -34,18 +34,21 @@ bool memory_fill(const struct perf_run *run, void *memory, int byte, size_t byte
 static bool memory_alloc(const struct perf_run *run, unsigned char **memory, size_t bytes)
 {
 	void *made = NULL;
-	int failed = run->cuda ? device_alloc(&made, bytes) : posix_memalign(&made, 4096, bytes);
+	int failed = run->options.registration ? marrow_mem_alloc(&made, bytes, run->cuda ? MARROW_TARGET_CUDA : MARROW_TARGET_HOST) != MARROW_SUCCESS :
+		     run->cuda ? device_alloc(&made, bytes) : posix_memalign(&made, 4096, bytes);
 
 	if (failed)
-		fprintf(stderr, "cannot allocate %zu bytes%s%s: a smaller -e needs less\n", bytes, run->cuda ? ": " : "",
-			run->cuda ? device_error() : "");
+		fprintf(stderr, "cannot allocate %zu bytes%s%s: a smaller -e needs less\n", bytes, run->options.registration || run->cuda ? ": " : "",
+			run->options.registration ? marrow_last_error(NULL) : run->cuda ? device_error() : "");
 	*memory = failed ? NULL : made;
 	return !failed && memory_fill(run, made, 0, bytes);
 }
 
 static void memory_free(const struct perf_run *run, void *memory)
 {
-	if (run->cuda)
+	if (run->options.registration)
+		(void)marrow_mem_free(memory);
+	else if (run->cuda)
 		device_free(memory);
 	else
 		free(memory);
@@ -90,6 +93,24 @@ static void close_rank(const struct perf_run *run, struct perf_rank *rank)
 		device_stream_destroy(rank->stream);
 	memory_free(run, rank->send_area);
 	memory_free(run, rank->recv_area);
+}
+
+/* In each library's communicator, both buffers: in place the one that is received into is also sent. */
+static bool enroll_rank(const struct perf_run *run, struct perf_rank *rank)
+{
+	for (uint32_t l = 0; run->options.registration && l < run->nlibraries; l++)
+		for (int i = 0; rank->comms[l] && i < 2; i++)
+			if (!run->libraries[l].enroll(rank->comms[l], i ? rank->recv_area : rank->send_area, worker_area_bytes(run),
+						      run->options.registration == 2, &rank->registered[l][i]))
+				return false;
+	return true;
+}
+
+static void withdraw_rank(const struct perf_run *run, struct perf_rank *rank, uint32_t library)
+{
+	for (int i = 0; i < 2; i++)
+		if (rank->registered[library][i])
+			run->libraries[library].withdraw(rank->comms[library], run->options.registration == 2, rank->registered[library][i]);
 }
 
 /* The launcher says which rank this is and the library which device. */
@@ -176,7 +197,7 @@ bool worker_open(struct perf_worker *worker)
 		if ((i == 0 || has_use(worker, i)) && !open_comms(worker, i))
 			return false;
 	for (uint32_t i = 0; i < worker->nranks; i++)
-		if (!open_rank(run, &worker->ranks[i]))
+		if (!open_rank(run, &worker->ranks[i]) || !enroll_rank(run, &worker->ranks[i]))
 			return false;
 	if (run->cuda ? !cuda_good(device_alloc_pinned(&worker->scratch, SCRATCH_BYTES)) :
 			!(worker->scratch = malloc(SCRATCH_BYTES)))
@@ -196,8 +217,10 @@ void worker_close(struct perf_worker *worker, bool failed)
 				meeting_close(&run->meeting);
 			if (comm && failed)
 				run->libraries[l].abort(comm);
-			else if (comm)
+			else if (comm) {
+				withdraw_rank(run, &worker->ranks[i], l);
 				run->libraries[l].destroy(comm);
+			}
 		}
 	for (uint32_t i = 0; worker->ranks && i < worker->nranks; i++)
 		close_rank(run, &worker->ranks[i]);

@@ -37,13 +37,17 @@ int call_buffers_make(struct world_rank *self, struct call_buffers *b, size_t ro
 	uint32_t partial = world_tree(self->world) ? REFERENCE_TREE_ROOM : world_sparse(self->world) ? hosts_count(self->nranks) : 0;
 	for (uint32_t h = 0; h < partial; h++)
 		b->partial[h] = malloc(room);
+	if (self->world->windows && marrow_mem_alloc(&memory, total(b), self->world->target) != MARROW_SUCCESS) {
+		world_fail(self, "cannot allocate: %s", marrow_last_error(NULL));
+		return -1;
+	}
 	if (on_cuda(self)) {
-		if (device_alloc(&memory, total(b)) != 0 || device_alloc(&scalar, 8) != 0) {
+		if ((!memory && device_alloc(&memory, total(b)) != 0) || device_alloc(&scalar, 8) != 0) {
 			world_fail(self, "cannot allocate: %s", device_error());
 			return -1;
 		}
 	} else {
-		memory = malloc(total(b));
+		memory = memory ? memory : malloc(total(b));
 		scalar = malloc(8);
 	}
 	b->memory = memory;
@@ -55,11 +59,18 @@ int call_buffers_make(struct world_rank *self, struct call_buffers *b, size_t ro
 
 void call_buffers_free(struct world_rank *self, struct call_buffers *b)
 {
+	for (uint32_t c = 0; c < self->world->ncomms; c++)
+		if (b->windows[c] && !self->failed && marrow_window_deregister(self->comms[c], b->windows[c]) != MARROW_SUCCESS)
+			world_fail(self, "deregister: %s", marrow_last_error(self->comms[c]));
+	if (self->world->windows && marrow_mem_free(b->memory) != MARROW_SUCCESS && !self->failed)
+		world_fail(self, "free: %s", marrow_last_error(NULL));
 	if (on_cuda(self)) {
-		device_free(b->memory);
+		if (!self->world->windows)
+			device_free(b->memory);
 		device_free(b->scalar);
 	} else {
-		free(b->memory);
+		if (!self->world->windows)
+			free(b->memory);
 		free(b->scalar);
 	}
 	free(b->shadow);
@@ -68,6 +79,22 @@ void call_buffers_free(struct world_rank *self, struct call_buffers *b)
 		free(b->inputs[r]);
 	for (uint32_t h = 0; h < WORLD_MAX_RANKS; h++)
 		free(b->partial[h]);
+}
+
+void call_buffers_toggle(struct world_rank *self, struct call_buffers *b, uint32_t comm, uint64_t *s)
+{
+	size_t all = total(b), from = world_random(s) % 3 ? 0 : world_random(s) % (all / 4), bytes = all - from;
+	if (world_random(s) % 3 == 0)
+		bytes -= world_random(s) % (all / 4);
+	mrw_comm_set_places(self->comms[comm]);
+	if (!b->windows[comm]) {
+		if (marrow_window_register(self->comms[comm], b->memory + from, bytes, &b->windows[comm]) != MARROW_SUCCESS)
+			world_fail(self, "register: %s", marrow_last_error(self->comms[comm]));
+		return;
+	}
+	if (marrow_window_deregister(self->comms[comm], b->windows[comm]) != MARROW_SUCCESS)
+		world_fail(self, "deregister: %s", marrow_last_error(self->comms[comm]));
+	b->windows[comm] = NULL;
 }
 
 enum mrw_func call_func(uint32_t index)

@@ -39,6 +39,7 @@ struct call_buffers {
 	uint8_t *expected;        /* host: room bytes */
 	uint8_t *inputs[WORLD_MAX_RANKS]; /* host: room bytes each */
 	void *partial[WORLD_MAX_RANKS];   /* along rails: for each host */
+	struct marrow_window *windows[WORLD_MAX_COMMS]; /* NULL: memory is not registered there */
 	enum marrow_op dynamic;   /* premulsum of the call in progress */
 	uint8_t *send, *recv;     /* of the call in progress */
 };
@@ -46,6 +47,8 @@ struct call_buffers {
 /* room: bytes of the largest send or recv buffer. 0, or -1 with the rank failed. */
 int call_buffers_make(struct world_rank *self, struct call_buffers *b, size_t room);
 void call_buffers_free(struct world_rank *self, struct call_buffers *b);
+/* Registers a part of the memory, drawn from *s, or all of it, in a communicator; or, if it is, ends that. All ranks alike. */
+void call_buffers_toggle(struct world_rank *self, struct call_buffers *b, uint32_t comm, uint64_t *s);
 /* reduce_scatter_v: elements of rank's block, from 0 to count, drawn from the seed. Else count. */
 size_t call_count_of(const struct call *call, uint32_t rank);
 /* Largest count that fits the buffers. */

@@ -16,6 +16,7 @@ struct world {
 	uint32_t max_ctas;          /* 0: default */
 	const char *algo;           /* config.algo; NULL: none */
 	uint64_t timeout_ms;        /* 0: 60 s */
+	bool windows;               /* calls' buffers may be registered */
 	bool set_seq;               /* start all channels at seq and round */
 	uint32_t seq;
 	uint64_t round;
@@ -53,7 +54,8 @@ void world_fail(struct world_rank *self, const char *format, ...) __attribute__(
 uint64_t world_seed(void);
 /* SplitMix64 step. */
 uint64_t world_random(uint64_t *state);
-/* Number of CUDA devices usable for the gpu suite: 0, or at least two with mutual peer access; why says what is missing. */
+/* Number of CUDA devices usable for the gpu suite: 0, or at least two with mutual peer access (where MARROW_TEST_ONE_GPU is set, also one); why says
+ * what is missing. */
 int world_gpus(const char **why);
 
 #endif

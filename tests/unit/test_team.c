@@ -40,7 +40,7 @@ static void *take_part(void *p)
 {
 	struct member *m = p;
 	struct shared *s = m->shared;
-	struct mrw_team team = {m->index, s->size, &s->barrier};
+	struct mrw_team team = {m->index, s->size, &s->barrier, NULL};
 	for (uint32_t g = 1; g <= GENERATIONS; g++) {
 		bool want = false;
 		for (uint32_t i = 0; i < s->size; i++)
@@ -80,7 +80,7 @@ static void votes_and_order(void **state)
 static void one_thread_is_its_own_team(void **state)
 {
 	(void)state;
-	struct mrw_team team = {0, 1, NULL};
+	struct mrw_team team = {0, 1, NULL, NULL};
 	assert_true(mrw_team_any(&team, true));
 	assert_false(mrw_team_any(&team, false));
 	mrw_team_sync(&team);

@@ -221,7 +221,7 @@ static uint32_t post_round(struct run *run, uint32_t r, uint64_t t, const uint32
 /* The bodies of round t on all channels. counters[i]: channels whose counter goes by NIC number i. */
 static void work(struct run *run, uint32_t r, uint64_t t, uint32_t *counters)
 {
-	static const struct mrw_team alone = {0, 1, NULL};
+	static const struct mrw_team alone = {0, 1, NULL, NULL};
 	struct sim_cursor *cursor = &run->cursors[(uint64_t)r * sim.args.call.channels];
 	sim.loaded = sim.stored = sim.staged = sim.noted = 0;
 	sim.phase = (uint32_t)t;

@@ -122,7 +122,7 @@ static double work(struct exchange *x, uint32_t r, double now, double fixed_us)
 /* The step of lane number pick. Returns when the team goes on. */
 static double step(struct exchange *x, uint32_t team, uint32_t pick, double now)
 {
-	static const struct mrw_team alone = {0, 1, NULL};
+	static const struct mrw_team alone = {0, 1, NULL, NULL};
 	const struct sim_cluster *c = x->cluster;
 	uint32_t r = x->teams[team].rank, number = new_parcel(x);
 	struct mrw_stand h;
@@ -163,7 +163,7 @@ static double step(struct exchange *x, uint32_t team, uint32_t pick, double now)
 
 static void poll(struct exchange *x, uint32_t team, double now)
 {
-	static const struct mrw_team alone = {0, 1, NULL};
+	static const struct mrw_team alone = {0, 1, NULL, NULL};
 	struct team *t = &x->teams[team];
 	uint32_t r = t->rank, channel = t->channel;
 	bind(x, r);

@@ -13,6 +13,7 @@
 #define MRW_PACKET_H
 #define MRW_LINE_H
 #define MRW_REDUCE_QUICK_H
+#define MRW_WINDOW_H
 
 #include "step.h"
 #include "collectives/schedule.h"
@@ -91,6 +92,37 @@ MRW_DEV bool mrw_op_begin(const struct mrw_team *team, uint32_t channel, const s
 MRW_DEV bool mrw_op_begin_rounds(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, struct mrw_op *op)
 {
 	return mrw_op_begin(team, channel, a, op);
+}
+
+/* Nobody has registered anything. */
+#define MRW_WINDOWS 0
+
+MRW_DEV bool mrw_has_windows(const struct mrw_args *a)
+{
+	(void)a;
+	return false;
+}
+
+MRW_DEV uint8_t *mrw_direct(const struct mrw_team *team, const struct mrw_args *a, uint32_t p)
+{
+	(void)team;
+	(void)a;
+	(void)p;
+	return NULL;
+}
+
+MRW_DEV void mrw_places_say(const struct mrw_team *team, const struct mrw_args *a, uint32_t seq)
+{
+	(void)team;
+	(void)a;
+	(void)seq;
+}
+
+MRW_DEV bool mrw_places_heard(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, uint32_t seq, bool ok)
+{
+	mrw_places_say(team, a, seq);
+	(void)channel;
+	return ok;
 }
 
 MRW_DEV void mrw_op_end(const struct mrw_team *team, uint32_t channel, const struct mrw_args *a, const struct mrw_op *op, bool ok)
