@@ -1,5 +1,6 @@
 /* network.c - NICs, regions and queue pairs of a communicator. */
 #include "network.h"
+#include "network_rings.h"
 #include "network_view.h"
 
 #include "base/env.h"
@@ -24,8 +25,7 @@ struct mrw_network {
 	struct mrw_queue *queues;
 	struct mrw_far *far;
 	struct mrw_view view;    /* of far and queues, for kernels */
-	struct mrw_arena rings;  /* of the queue pairs, and the view behind them; no base: they are in the host's pages */
-	uint64_t rings_bytes;    /* the rings' part of it */
+	struct mrw_rings rings;  /* of the queue pairs, and the view behind them */
 	struct mrw_device *device;
 	struct mrw_network_place place;
 };
@@ -194,126 +194,13 @@ static enum marrow_status open_nics(struct mrw_network *n, const struct mrw_aren
 	return MARROW_SUCCESS;
 }
 
-enum rings { RINGS_AUTO, RINGS_GPU, RINGS_HOST };
-
-static enum marrow_status read_rings(enum rings *rings)
-{
-	static const char *const names[] = {"auto", "gpu", "host"};
-	const char *text = mrw_env_string(MRW_ENV_RINGS);
-	for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++)
-		if (strcmp(text, names[i]) == 0) {
-			*rings = (enum rings)i;
-			return MARROW_SUCCESS;
-		}
-	return mrw_fail(MARROW_INVALID_ARGUMENT, "MARROW_RINGS=%.64s: neither auto, gpu nor host", text);
-}
-
-static enum marrow_status copy_rings(void *device, void *to, const void *from, uint64_t bytes)
-{
-	struct mrw_device *d = device;
-	return d->runtime->poke(d, to, from, bytes);
-}
-
-/* NIC number i has part number i. Registered is not reached: the NIC proves itself once more, from there. */
-static enum marrow_status place_one_way(struct mrw_network *n, uint32_t i, uint64_t part, bool dmabuf)
-{
-	struct mrw_queue_memory m = {.base = n->rings.base + i * part, .bytes = part, .dmabuf_fd = -1, .dmabuf_offset = i * part, .copy = copy_rings,
-				     .arg = n->device};
-	if (dmabuf)
-		MRW_TRY(n->device->runtime->arena_dmabuf(n->device, &n->rings, &m.dmabuf_fd));
-	enum marrow_status status = mrw_nic_place_queues(n->nic[i], &m);
-	if (m.dmabuf_fd >= 0)
-		close(m.dmabuf_fd); /* the registration holds the memory */
-	return status == MARROW_SUCCESS ? mrw_nic_self_test(n->nic[i]) : status;
-}
-
-/* By dma-buf, else by address, as the arena. Else the NIC's rings are where they were. *placed counts those that are there. */
-static enum marrow_status place(struct mrw_network *n, uint32_t i, uint64_t part, bool must, uint32_t *placed)
-{
-	char dmabuf[MRW_ERROR_TEXT_BYTES / 3], peermem[MRW_ERROR_TEXT_BYTES / 3];
-	struct mrw_nic_info info;
-	unsigned long long bytes = part;
-	int32_t ordinal = n->device->info.ordinal;
-	mrw_nic_get_info(n->nic[i], &info);
-	mrw_error_quiet(true);
-	enum marrow_status by_dmabuf = place_one_way(n, i, part, true), status = by_dmabuf;
-	snprintf(dmabuf, sizeof dmabuf, "%s", mrw_error_text());
-	if (by_dmabuf != MARROW_SUCCESS)
-		status = place_one_way(n, i, part, false);
-	snprintf(peermem, sizeof peermem, "%s", mrw_error_text());
-	mrw_error_quiet(false);
-	if (by_dmabuf == MARROW_SUCCESS)
-		mrw_log(MRW_LOG_INFO, "%s: rings are in the memory of device %d (%llu bytes), by dma-buf", info.name, ordinal, bytes);
-	else if (status == MARROW_SUCCESS)
-		mrw_log(MRW_LOG_INFO, "%s: rings are in the memory of device %d (%llu bytes), by address (nvidia-peermem): %s", info.name, ordinal,
-			bytes, dmabuf);
-	*placed += status == MARROW_SUCCESS;
-	if (status == MARROW_SUCCESS)
-		return MARROW_SUCCESS;
-	if (must)
-		return mrw_fail(MARROW_UNSUPPORTED, "MARROW_RINGS=gpu, but rank %u's NIC %s does not take rings in the memory of device %d: load "
-				"nvidia-peermem (modprobe nvidia-peermem), or leave the choice to Marrow (MARROW_RINGS=auto). By dma-buf: %s; by address: %s",
-				n->place.rank, info.name, ordinal, dmabuf, peermem);
-	mrw_log(MRW_LOG_INFO, "%s: rings are in the host's memory, not in that of device %d: by dma-buf: %s; by address: %s", info.name, ordinal,
-		dmabuf, peermem);
-	MRW_TRY(mrw_nic_place_queues(n->nic[i], NULL));
-	return mrw_nic_self_test(n->nic[i]); /* if the NIC itself broke at that, this rank should not go on */
-}
-
-static uint64_t mapped(const struct mrw_arena *arena)
-{
-	return arena->mapped > arena->bytes ? arena->mapped : arena->bytes;
-}
-
-/* Memory for the rings of all queue pairs and the view: one piece, for memory comes in pages of 2 MiB. By itself no more than a communicator's, with its
- * arena, may be. */
-static enum marrow_status make_rings(struct mrw_network *n, const struct mrw_arena *arena, bool must)
-{
-	struct mrw_device *d = n->device;
-	MRW_TRY(d->runtime->arena_new(d, n->rings_bytes + mrw_view_bytes(n->links), &n->rings));
-	d->runtime->arena_seal(d, &n->rings);
-	if (must || mapped(arena) + mapped(&n->rings) <= MRW_DEVICE_MOST)
-		return MARROW_SUCCESS;
-	enum marrow_status status = mrw_fail(MARROW_UNSUPPORTED, "%llu KiB for %u queue pairs and %llu MiB for the rest are more than the %llu MiB that a "
-			"communicator takes by itself (MARROW_RINGS=gpu takes it)", (unsigned long long)mapped(&n->rings) >> 10, n->links,
-			(unsigned long long)mapped(arena) >> 20, MRW_DEVICE_MOST >> 20);
-	d->runtime->arena_free(d, &n->rings);
-	return status;
-}
-
-/* The rings of all queue pairs in one piece of the GPU's memory, if it has such and nobody has asked for the host's. */
+/* The rings of all queue pairs in the GPU's memory, if it has such. */
 static enum marrow_status place_rings(struct mrw_network *n, const struct mrw_arena *arena)
 {
-	const uint64_t grain = 65536; /* pages of GPUs, as drivers of NICs have them */
-	char why[MRW_ERROR_TEXT_BYTES / 2];
-	uint64_t part;
-	uint32_t links = 0, placed = 0;
-	enum rings rings = RINGS_AUTO;
-	MRW_TRY(read_rings(&rings));
-	if (!n->device->runtime->arena_dmabuf || rings == RINGS_HOST)
-		return MARROW_SUCCESS;
+	struct mrw_rings_wish wish = {.rank = n->place.rank, .nic = n->nic, .nics = n->nics, .room = mrw_view_bytes(n->links), .arena = arena};
 	for (uint32_t p = 0; p < n->reach.nranks; p++)
-		links += is_far(n, p);
-	part = (links * mrw_nic_queue_bytes(n->nic[0]) + grain - 1) / grain * grain; /* queues of all NICs are alike */
-	n->rings_bytes = part * n->nics;
-	mrw_error_quiet(rings == RINGS_AUTO);
-	enum marrow_status status = make_rings(n, arena, rings == RINGS_GPU);
-	mrw_error_quiet(false);
-	if (status != MARROW_SUCCESS) {
-		snprintf(why, sizeof why, "%s", mrw_error_text());
-		if (rings == RINGS_GPU)
-			return mrw_fail(status, "MARROW_RINGS=gpu, but rank %u has no %llu KiB for rings on device %d: free memory there, or leave the choice to "
-					"Marrow (MARROW_RINGS=auto): %s", n->place.rank, (unsigned long long)n->rings_bytes >> 10,
-					n->device->info.ordinal, why);
-		mrw_log(MRW_LOG_INFO, "rank %u: rings are in the host's memory, not in that of device %d: %s", n->place.rank, n->device->info.ordinal,
-			why);
-		return MARROW_SUCCESS;
-	}
-	for (uint32_t i = 0; i < n->nics; i++)
-		MRW_TRY(place(n, i, part, rings == RINGS_GPU, &placed));
-	if (placed == 0)
-		n->device->runtime->arena_free(n->device, &n->rings);
-	return MARROW_SUCCESS;
+		wish.links += is_far(n, p);
+	return mrw_rings_make(&n->rings, n->device, &wish);
 }
 
 /* Everything of struct mrw_far but what the peers have to say. */
@@ -412,7 +299,7 @@ static enum marrow_status connect_all(struct mrw_network *n, const uint8_t *all,
 			n->far->peer[p].queue[i] = &n->queues[k];
 		}
 	}
-	return mrw_view_new(&n->view, n->device, n->far, n->queues, n->link, n->links, n->rings.base ? n->rings.base + n->rings_bytes : NULL);
+	return mrw_view_new(&n->view, n->device, n->far, n->queues, n->link, n->links, mrw_rings_room(&n->rings));
 }
 
 enum marrow_status mrw_network_connect(struct mrw_network *n, struct mrw_boot *boot)
@@ -517,8 +404,7 @@ void mrw_network_close(struct mrw_network *network)
 			mrw_region_free(network->nic[i], &network->region[i]);
 		mrw_nic_close(network->nic[i]);
 	}
-	if (network->rings.base)
-		network->device->runtime->arena_free(network->device, &network->rings);
+	mrw_rings_free(&network->rings);
 	free(network->link);
 	free(network->queues);
 	free(network->far);

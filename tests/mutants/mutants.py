@@ -53,6 +53,7 @@ MOVE_TREESHOT = "src/collectives/move_treeshot.h"
 POLL = "src/proxyless/poll.h"
 CQE = "src/proxyless/cqe.h"
 NETWORK = "src/network.c"
+RINGS = "src/network_rings.c"
 VIEW = "src/network_view.c"
 TRANSFER = "src/device/transfer.h"
 LANE = "src/collectives/lane.h"
@@ -310,9 +311,9 @@ MUTANTS = [
     Mutant("queues are drained unseen", [(NETWORK, "enum marrow_status status = mrw_view_fetch(&n->view, k, q);", "enum marrow_status status = MARROW_SUCCESS;")],
            ["hosts stand-in"]),
     Mutant("without dma-bufs there is no way", [(NETWORK, "\tif (by_dmabuf != MARROW_SUCCESS)\n\t\tstatus = mrw_region_new(", "\tif (bytes == 0)\n\t\tstatus = mrw_region_new(")], ["hosts stand-in"]),
-    Mutant("without dma-bufs there are no rings in device memory", [(NETWORK, "\tif (by_dmabuf != MARROW_SUCCESS)\n\t\tstatus = place_one_way(", "\tif (part == 0)\n\t\tstatus = place_one_way(")],
+    Mutant("without dma-bufs there are no rings in device memory", [(RINGS, "\tif (by_dmabuf != MARROW_SUCCESS)\n\t\tstatus = place_one_way(", "\tif (part == 0)\n\t\tstatus = place_one_way(")],
            ["hosts stand-in"]),
-    Mutant("a NIC that registers rings need not reach them", [(NETWORK, "return status == MARROW_SUCCESS ? mrw_nic_self_test(n->nic[i]) : status;", "return status;")], ["hosts stand-in"]),
+    Mutant("a NIC that registers rings need not reach them", [(RINGS, "return status == MARROW_SUCCESS ? mrw_nic_self_test(nic) : status;", "return status;")], ["hosts stand-in"]),
     Mutant("pages stay mapped", [(VIEW, "for (uint32_t i = 0; i < view->npages; i++)", "for (uint32_t i = 1; i < view->npages; i++)")], ["hosts stand-in"]),
     Mutant("kernels get the host's doorbell", [(VIEW, "return map(view, m.doorbell.base, m.doorbell.bytes, true, &q->doorbell);",
                                                 "uint64_t *left = q->doorbell;\n\tenum marrow_status status = map(view, m.doorbell.base, m.doorbell.bytes, true, &q->doorbell);\n\tq->doorbell = left;\n\treturn status;")],
