@@ -9,6 +9,9 @@
 #include <unistd.h>
 
 #define GRAIN 65536ull /* pages of GPUs, as drivers of NICs have them */
+/* How long a NIC that answers in microseconds elsewhere may take from there, either way: nobody should wait long for what can be done without; who asks
+ * for it should not miss it on a busy machine. */
+enum { TRIAL_MS = 400, MUST_MS = 5000 };
 
 enum marrow_status mrw_rings_choice(enum mrw_rings_place *place)
 {
@@ -29,7 +32,7 @@ static enum marrow_status copy(void *device, void *to, const void *from, uint64_
 }
 
 /* NIC number i has part number i. Registered is not reached: the NIC proves itself once more, from there. */
-static enum marrow_status place_one_way(const struct mrw_rings *r, struct mrw_nic *nic, uint32_t i, uint64_t part, bool dmabuf)
+static enum marrow_status place_one_way(const struct mrw_rings *r, struct mrw_nic *nic, uint32_t i, uint64_t part, uint32_t ms, bool dmabuf)
 {
 	struct mrw_queue_memory m = {.base = r->memory.base + i * part, .bytes = part, .dmabuf_fd = -1, .dmabuf_offset = i * part, .copy = copy,
 				     .arg = r->device};
@@ -38,7 +41,7 @@ static enum marrow_status place_one_way(const struct mrw_rings *r, struct mrw_ni
 	enum marrow_status status = mrw_nic_place_queues(nic, &m);
 	if (m.dmabuf_fd >= 0)
 		close(m.dmabuf_fd); /* the registration holds the memory */
-	return status == MARROW_SUCCESS ? mrw_nic_self_test(nic) : status;
+	return status == MARROW_SUCCESS ? mrw_nic_trial(nic, ms) : status;
 }
 
 /* By dma-buf, else by address, as the arena. Else the NIC's rings are where they were. *placed counts those that are there. */
@@ -49,12 +52,13 @@ static enum marrow_status place(const struct mrw_rings *r, const struct mrw_ring
 	struct mrw_nic_info info;
 	unsigned long long bytes = part;
 	int32_t ordinal = r->device->info.ordinal;
+	uint32_t ms = must ? MUST_MS : TRIAL_MS;
 	mrw_nic_get_info(nic, &info);
 	mrw_error_quiet(true);
-	enum marrow_status by_dmabuf = place_one_way(r, nic, i, part, true), status = by_dmabuf;
+	enum marrow_status by_dmabuf = place_one_way(r, nic, i, part, ms, true), status = by_dmabuf;
 	snprintf(dmabuf, sizeof dmabuf, "%s", mrw_error_text());
 	if (by_dmabuf != MARROW_SUCCESS)
-		status = place_one_way(r, nic, i, part, false);
+		status = place_one_way(r, nic, i, part, ms, false);
 	snprintf(peermem, sizeof peermem, "%s", mrw_error_text());
 	mrw_error_quiet(false);
 	if (by_dmabuf == MARROW_SUCCESS)

@@ -45,6 +45,7 @@ struct mrw_link {
 	struct mrw_queue *queue;
 	uint32_t qpn, psn;
 	bool devx, connected;
+	bool trial;                   /* of mrw_nic_trial(): may hear nothing, and goes without a word then */
 	struct mrw_link_memory memory;
 	/* DEVX */
 	uint8_t *sq_block, *cq_block; /* pages of the host: the rings and records themselves, or the host's copies */

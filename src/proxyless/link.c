@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define DRAIN_NS 1000000000ull
+#define TRIAL_DRAIN_NS 50000000ull
 
 void mrw_pages_around(void *base, uint64_t bytes, void **first, uint64_t *whole)
 {
@@ -148,20 +149,20 @@ static bool is_drained(const struct mrw_queue *q, uint64_t *consumed)
 
 static void drain(struct mrw_link *link)
 {
-	uint64_t consumed = link->queue->consumed, end = mrw_clock_ns() + DRAIN_NS;
+	uint64_t consumed = link->queue->consumed, end = mrw_clock_ns() + (link->trial ? TRIAL_DRAIN_NS : DRAIN_NS);
+	enum mrw_log_level level = link->trial ? MRW_LOG_DEBUG : MRW_LOG_WARN;
 
 	for (;;) {
 		if (mrw_link_pull(link) != MARROW_SUCCESS) {
-			mrw_log(MRW_LOG_WARN, "%s: queue pair 0x%x to rank %u goes unseen: %s", link->nic->info.name, link->qpn, link->queue->peer,
+			mrw_log(level, "%s: queue pair 0x%x to rank %u goes unseen: %s", link->nic->info.name, link->qpn, link->queue->peer,
 				mrw_error_text());
 			return;
 		}
 		if (is_drained(link->queue, &consumed))
 			return;
 		if (mrw_clock_ns() > end) {
-			mrw_log(MRW_LOG_WARN,
-				"%s: queue pair 0x%x to rank %u still has requests under way after a second in the error state",
-				link->nic->info.name, link->qpn, link->queue->peer);
+			mrw_log(level, "%s: queue pair 0x%x to rank %u still has requests under way after %s in the error state",
+				link->nic->info.name, link->qpn, link->queue->peer, link->trial ? "50 ms" : "a second");
 			return;
 		}
 		mrw_sleep_ns(20000);

@@ -57,6 +57,13 @@ enum marrow_status mrw_nic_self_test(struct mrw_nic *nic)
 	return unsupported();
 }
 
+enum marrow_status mrw_nic_trial(struct mrw_nic *nic, uint32_t ms)
+{
+	(void)nic;
+	(void)ms;
+	return unsupported();
+}
+
 const char *mrw_nic_trouble(struct mrw_nic *nic)
 {
 	(void)nic;

@@ -5,10 +5,11 @@
 #include <sys/mman.h>
 
 enum { ROUNDS = 24, DATA_BYTES = 64 << 10, FLAG_AT = 2 * DATA_BYTES, ALL_BYTES = FLAG_AT + 4096 };
-#define PATIENCE_NS 5000000000ull
+#define PATIENCE_MS 5000u
 
 struct test {
 	struct mrw_nic *nic;
+	uint32_t patience_ms; /* of each wait */
 	struct mrw_queue queue;
 	struct mrw_link *link;
 	struct mrw_region region;
@@ -44,8 +45,8 @@ static enum marrow_status nothing_came(struct test *t, bool flag, bool completio
 	if (flag)
 		return mrw_fail(
 			MARROW_SYSTEM_ERROR,
-			"%s: the self test's data arrived, but no completion within 5 s%s: completion entries do not reach memory",
-			name, rings(t));
+			"%s: the self test's data arrived, but no completion within %u ms%s: completion entries do not reach memory",
+			name, t->patience_ms, rings(t));
 	if (completion)
 		return mrw_fail(
 			MARROW_SYSTEM_ERROR,
@@ -54,8 +55,8 @@ static enum marrow_status nothing_came(struct test *t, bool flag, bool completio
 			name, rings(t));
 	return mrw_fail(
 		MARROW_SYSTEM_ERROR,
-		"%s: the self test%s saw neither data nor completion within 5 s: %s, or packets to itself do not come back (port %u, MTU %u)",
-		name, rings(t),
+		"%s: the self test%s saw neither data nor completion within %u ms: %s, or packets to itself do not come back (port %u, MTU %u)",
+		name, rings(t), t->patience_ms,
 		rings(t)[0] ? "the NIC does not read requests there (IOMMU translation, PCIe access control)" : "the doorbell does not reach the NIC",
 		t->nic->info.port, t->nic->info.mtu);
 }
@@ -66,7 +67,7 @@ enum { FLAG, COMPLETION, POLLS_A_LOOK = 4096 };
 static enum marrow_status wait_for(struct test *t, int what, uint32_t round, uint64_t index)
 {
 	const uint64_t *flag = (const uint64_t *)(const void *)(t->memory + FLAG_AT);
-	uint64_t until = mrw_clock_ns() + PATIENCE_NS;
+	uint64_t until = mrw_clock_ns() + t->patience_ms * 1000000ull;
 
 	for (uint32_t spins = 0;; spins++) {
 		MRW_TRY(mrw_link_pull(t->link));
@@ -116,19 +117,20 @@ static enum marrow_status one_round(struct test *t, uint32_t round, uint32_t byt
 	return wait_for(t, COMPLETION, round, first + 1); /* the source may be rewritten then */
 }
 
-static enum marrow_status connect_to_itself(struct test *t)
+static enum marrow_status connect_to_itself(struct test *t, bool trial)
 {
 	struct mrw_link_address self;
 
 	MRW_TRY(mrw_link_new(t->nic, 0, &t->queue, &t->link));
+	t->link->trial = trial;
 	mrw_link_get_address(t->link, &self);
 	return mrw_link_connect(t->link, &self);
 }
 
-enum marrow_status mrw_nic_self_test(struct mrw_nic *nic)
+static enum marrow_status test(struct mrw_nic *nic, uint32_t patience_ms, bool trial)
 {
 	static const uint32_t sizes[] = {8, 4096, 64, DATA_BYTES};
-	struct test t = {.nic = nic};
+	struct test t = {.nic = nic, .patience_ms = patience_ms};
 	enum marrow_status status;
 
 	t.memory = mmap(NULL, ALL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -137,11 +139,21 @@ enum marrow_status mrw_nic_self_test(struct mrw_nic *nic)
 	madvise(t.memory, ALL_BYTES, MADV_DONTFORK);
 	status = mrw_region_new(nic, t.memory, ALL_BYTES, -1, &t.region);
 	if (status == MARROW_SUCCESS)
-		status = connect_to_itself(&t);
+		status = connect_to_itself(&t, trial);
 	for (uint32_t round = 1; status == MARROW_SUCCESS && round <= ROUNDS; round++)
 		status = one_round(&t, round, sizes[round % 4]);
 	mrw_link_free(t.link);
 	mrw_region_free(nic, &t.region);
 	munmap(t.memory, ALL_BYTES);
 	return status;
+}
+
+enum marrow_status mrw_nic_self_test(struct mrw_nic *nic)
+{
+	return test(nic, PATIENCE_MS, false);
+}
+
+enum marrow_status mrw_nic_trial(struct mrw_nic *nic, uint32_t ms)
+{
+	return test(nic, ms, true);
 }

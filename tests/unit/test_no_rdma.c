@@ -35,6 +35,7 @@ static void all_is_refused_politely(void **state)
 	unsupported(mrw_nic_open(&nic, "", 0, &config));
 	assert_null(nic);
 	unsupported(mrw_nic_self_test(nic));
+	unsupported(mrw_nic_trial(nic, 1));
 	unsupported(mrw_region_new(nic, &queue, sizeof queue, -1, &region));
 	mrw_region_free(nic, &region);
 	assert_int_equal(mrw_nic_queue_bytes(nic), 0);
