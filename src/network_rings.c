@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #define GRAIN 65536ull /* pages of GPUs, as drivers of NICs have them */
-/* How long a NIC that answers in microseconds elsewhere may take from there, either way: nobody should wait long for what can be done without; who asks
- * for it should not miss it on a busy machine. */
+/* How long a NIC that answers in microseconds elsewhere may take from there, each way: nobody should wait long for what can be done without, nor who
+ * asks for it miss it on a busy machine. */
 enum { TRIAL_MS = 400, MUST_MS = 5000 };
 
 enum marrow_status mrw_rings_choice(enum mrw_rings_place *place)

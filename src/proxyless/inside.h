@@ -29,7 +29,8 @@ struct mrw_nic {
 	bool devx;
 	uint32_t links;               /* that exist */
 	struct mrw_place place;
-	char trouble[256];
+	char trouble[256];            /* of the device or the port */
+	char queue_trouble[256];
 };
 
 /* Where a link leads. */
@@ -70,6 +71,9 @@ enum marrow_status mrw_verbs_make(struct mrw_link *link);
 enum marrow_status mrw_verbs_connect(struct mrw_link *link, const struct mrw_path *path);
 void mrw_verbs_stop(struct mrw_link *link);
 void mrw_verbs_free(struct mrw_link *link);
+
+/* What asynchronous events said of queue pairs: whose were to be found out about, and are gone. */
+void mrw_nic_forget_queues(struct mrw_nic *nic);
 
 /* A ring of slots slots, or of as many completions, and the page of records behind it. */
 uint64_t mrw_ring_bytes(const struct mrw_nic *nic);

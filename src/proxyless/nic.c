@@ -288,7 +288,7 @@ void mrw_nic_get_info(const struct mrw_nic *nic, struct mrw_nic_info *info)
 
 static void note_event(struct mrw_nic *nic, const struct ibv_async_event *event)
 {
-	const char *text = NULL;
+	const char *text = NULL, *of_queue = NULL;
 
 	switch (event->event_type) {
 	case IBV_EVENT_DEVICE_FATAL:
@@ -308,25 +308,27 @@ static void note_event(struct mrw_nic *nic, const struct ibv_async_event *event)
 			event->event_type == IBV_EVENT_LID_CHANGE ? "LID" : "GID", event->element.port_num);
 		break;
 	case IBV_EVENT_QP_FATAL:
-		text = "a queue pair failed";
+		of_queue = "a queue pair failed";
 		break;
 	case IBV_EVENT_QP_REQ_ERR:
-		text = "a peer's request was invalid";
+		of_queue = "a peer's request was invalid";
 		break;
 	case IBV_EVENT_QP_ACCESS_ERR:
-		text = "a peer's request named memory that it may not touch";
+		of_queue = "a peer's request named memory that it may not touch";
 		break;
 	case IBV_EVENT_CQ_ERR:
-		text = "a completion queue overran";
+		of_queue = "a completion queue overran";
 		break;
 	default:
 		break;
 	}
 	if (text)
 		snprintf(nic->trouble, sizeof nic->trouble, "%s port %u: %s", nic->info.name, nic->info.port, text);
+	if (of_queue)
+		snprintf(nic->queue_trouble, sizeof nic->queue_trouble, "%s port %u: %s", nic->info.name, nic->info.port, of_queue);
 }
 
-const char *mrw_nic_trouble(struct mrw_nic *nic)
+static void take_events(struct mrw_nic *nic)
 {
 	struct ibv_async_event event;
 
@@ -334,5 +336,16 @@ const char *mrw_nic_trouble(struct mrw_nic *nic)
 		note_event(nic, &event);
 		nic->verbs->ack_async_event(&event);
 	}
-	return nic->trouble[0] ? nic->trouble : NULL;
+}
+
+const char *mrw_nic_trouble(struct mrw_nic *nic)
+{
+	take_events(nic);
+	return nic->trouble[0] ? nic->trouble : nic->queue_trouble[0] ? nic->queue_trouble : NULL;
+}
+
+void mrw_nic_forget_queues(struct mrw_nic *nic)
+{
+	take_events(nic);
+	nic->queue_trouble[0] = '\0';
 }

@@ -54,9 +54,9 @@ void mrw_nic_get_info(const struct mrw_nic *nic, struct mrw_nic_info *info);
 /* Writes through a queue pair of this NIC to itself, checks data, flag order and completion: names what is wrong. */
 enum marrow_status mrw_nic_self_test(struct mrw_nic *nic);
 /* The same of a place for queues that may not do (mrw_nic_place_queues()), for a NIC that has passed the self test elsewhere: what does not come
- * within ms is not waited for, and nothing is warned of. */
+ * within ms is not waited for, nothing is warned of, and that it failed is no trouble of the NIC. No other queue pair may exist. */
 enum marrow_status mrw_nic_trial(struct mrw_nic *nic, uint32_t ms);
-/* 0 if the device is well; else the reason of its last asynchronous event in words (device fatal, port down), NULL-terminated. Never
+/* NULL if the device is well; else, in words, what asynchronous events say is wrong: the device or its port (failed, down), else a queue pair. Never
  * blocks. */
 const char *mrw_nic_trouble(struct mrw_nic *nic);
 

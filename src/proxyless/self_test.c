@@ -155,5 +155,8 @@ enum marrow_status mrw_nic_self_test(struct mrw_nic *nic)
 
 enum marrow_status mrw_nic_trial(struct mrw_nic *nic, uint32_t ms)
 {
-	return test(nic, ms, true);
+	enum marrow_status status = test(nic, ms, true);
+
+	mrw_nic_forget_queues(nic);
+	return status;
 }

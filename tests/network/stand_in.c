@@ -503,9 +503,11 @@ static const struct {
 	const char *name;
 	void (*run)(struct rank *ranks);
 } cases[] = {
-	{"by_dmabuf", by_dmabuf}, {"rings_by_themselves", rings_by_themselves}, {"no_dmabuf", no_dmabuf}, {"nic_refuses_dmabuf", nic_refuses_dmabuf}, {"neither", neither},
+	{"by_dmabuf", by_dmabuf}, {"rings_by_themselves", rings_by_themselves}, {"no_dmabuf", no_dmabuf},
+	{"nic_refuses_dmabuf", nic_refuses_dmabuf}, {"neither", neither},
 	{"rings_of_the_host", rings_of_the_host}, {"no_rings", no_rings}, {"rings_refused", rings_refused}, {"rings_deaf", rings_deaf},
-	{"rings_too_large", rings_too_large}, {"rings_elsewhere", rings_elsewhere}, {"two_nics", two_nics}, {"maps_fail", maps_fail}, {"addresses", addresses}, {"astray", astray},
+	{"rings_too_large", rings_too_large}, {"rings_elsewhere", rings_elsewhere}, {"two_nics", two_nics}, {"maps_fail", maps_fail},
+	{"addresses", addresses}, {"astray", astray},
 };
 
 static bool load(const char *path)

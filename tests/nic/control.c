@@ -593,6 +593,44 @@ static void events(void **state)
 	reset();
 }
 
+/* What befell the queue pair of a trial says nothing of the NIC, which does without; what befell the port does. */
+static void trials(void **state)
+{
+	struct mrw_nic_config config = defaults(MRW_QUEUES_AUTO);
+	struct mrw_queue_memory m = ring_memory(false);
+	struct mrw_nic *nic;
+
+	(void)state;
+	if (!has_devx)
+		skip();
+	reset();
+	config.collapsed = 0;
+	assert_int_equal(mrw_nic_open(&nic, "mlx5_0", 0, &config), MARROW_SUCCESS);
+	assert_int_equal(mrw_nic_place_queues(nic, &m), MARROW_SUCCESS);
+	assert_int_equal(mrw_nic_trial(nic, 20), MARROW_SYSTEM_ERROR); /* nothing answers */
+	said("with rings in GPU memory saw neither data nor completion within 20 ms");
+	assert_null(mrw_nic_trouble(nic));
+	f->has_event = true;
+	f->event.event_type = IBV_EVENT_QP_FATAL;
+	assert_int_equal(mrw_nic_trial(nic, 10000), MARROW_SYSTEM_ERROR);
+	said("a queue pair failed; that was in its self test");
+	assert_null(mrw_nic_trouble(nic));
+	f->has_event = true;
+	f->event.event_type = IBV_EVENT_PORT_ERR;
+	f->event.element.port_num = 1;
+	assert_int_equal(mrw_nic_trial(nic, 10000), MARROW_SYSTEM_ERROR);
+	assert_non_null(strstr(mrw_nic_trouble(nic), "port went down"));
+	/* A queue pair's failure does not hide what it comes from, and is none that a port's coming back mends. */
+	f->has_event = true;
+	f->event.event_type = IBV_EVENT_QP_FATAL;
+	assert_non_null(strstr(mrw_nic_trouble(nic), "port went down"));
+	f->has_event = true;
+	f->event.event_type = IBV_EVENT_PORT_ACTIVE;
+	assert_non_null(strstr(mrw_nic_trouble(nic), "a queue pair failed"));
+	mrw_nic_close(nic);
+	reset();
+}
+
 /* A file of that name that is no library, or one without its functions. */
 static void library_missing(void **state)
 {
@@ -632,6 +670,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(connections),
 		cmocka_unit_test(rings_in_other_memory),
 		cmocka_unit_test(events),
+		cmocka_unit_test(trials),
 	};
 	void *verbs;
 
