@@ -154,8 +154,7 @@ static void drain(struct mrw_link *link)
 
 	for (;;) {
 		if (mrw_link_pull(link) != MARROW_SUCCESS) {
-			mrw_log(level, "%s: queue pair 0x%x to rank %u goes unseen: %s", link->nic->info.name, link->qpn, link->queue->peer,
-				mrw_error_text());
+			mrw_log(level, "a queue pair goes unseen: %s", mrw_error_text());
 			return;
 		}
 		if (is_drained(link->queue, &consumed))

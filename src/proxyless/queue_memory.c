@@ -103,8 +103,13 @@ void mrw_place_give(struct mrw_nic *nic, const uint8_t *part)
 static enum marrow_status copy(const struct mrw_link *link, void *to, const void *from, uint64_t bytes)
 {
 	const struct mrw_queue_memory *m = &link->nic->place.memory;
+	enum marrow_status status = m->copy(m->arg, to, from, bytes);
 
-	return m->copy(m->arg, to, from, bytes);
+	if (status == MARROW_SUCCESS)
+		return status;
+	return mrw_fail(status, "%s: copying %llu bytes %s the rings of queue pair 0x%x to rank %u failed: %s", link->nic->info.name,
+			(unsigned long long)bytes, (const uint8_t *)from >= m->base && (const uint8_t *)from < m->base + m->bytes ? "from" : "to",
+			link->qpn, link->queue->peer, mrw_error_text());
 }
 
 /* In the order in which a kernel's stores become visible: requests before the record that covers them, all before the doorbell. */

@@ -549,6 +549,10 @@ static void rings_in_other_memory(void **state)
 		assert_int_equal(memory.sq.bytes + memory.record.bytes + memory.cq.bytes + memory.cq_record.bytes, 0);
 		assert_int_equal(memory.doorbell.bytes, 4096);
 	}
+	f->fail_at = f->calls + 1;
+	assert_int_equal(mrw_link_pull(link[1]), MARROW_CUDA_ERROR);
+	said("mlx5_0: copying 4096 bytes from the rings of queue pair 0x");
+	said(" to rank 3 failed: no copy");
 	assert_int_equal(mrw_link_new(nic, 3, &queue[2], &link[2]), MARROW_SYSTEM_ERROR);
 	said("the memory for rings holds 2 queue pairs");
 	mrw_link_free(link[0]);
