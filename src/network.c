@@ -348,7 +348,7 @@ static enum marrow_status drain_queue(struct mrw_network *n, uint32_t k, uint64_
 		snprintf(text, bytes, "rank %u cannot see what its kernels have sent to rank %u: %s", n->place.rank, q->peer, mrw_error_text());
 		return status;
 	}
-	for (;;) {
+	while (mrw_load_relaxed(&q->completed) != mrw_load_relaxed(&q->ready)) {
 		status = mrw_link_pull(n->link[k]);
 		if (status != MARROW_SUCCESS) {
 			snprintf(text, bytes, "rank %u cannot see what its NIC has sent to rank %u: %s", n->place.rank, q->peer, mrw_error_text());

@@ -152,6 +152,8 @@ static void drain(struct mrw_link *link)
 	uint64_t consumed = link->queue->consumed, end = mrw_clock_ns() + (link->trial ? TRIAL_DRAIN_NS : DRAIN_NS);
 	enum mrw_log_level level = link->trial ? MRW_LOG_DEBUG : MRW_LOG_WARN;
 
+	if (link->queue->rung == link->queue->completed)
+		return;
 	for (;;) {
 		if (mrw_link_pull(link) != MARROW_SUCCESS) {
 			mrw_log(level, "a queue pair goes unseen: %s", mrw_error_text());

@@ -117,7 +117,7 @@ enum marrow_status mrw_link_push(struct mrw_link *link);
 enum marrow_status mrw_link_pull(struct mrw_link *link);
 /* Both ends use the smaller MTU; PSNs and the peer's address come from what was exchanged. Once. */
 enum marrow_status mrw_link_connect(struct mrw_link *link, const struct mrw_link_address *peer);
-/* To the error state, drained for up to a second, destroyed. NULL is fine. */
+/* To the error state, drained for up to a second if the queue says that requests are under way, destroyed. NULL is fine. */
 void mrw_link_free(struct mrw_link *link);
 /* "transport retries exhausted: the peer's process, NIC or path is gone", ... */
 const char *mrw_syndrome_text(uint32_t syndrome);

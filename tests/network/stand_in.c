@@ -32,6 +32,7 @@ static struct {
 	int astray;                     /* rank 0's writes end elsewhere in the other arena */
 	int rings_nowhere, no_rings, deaf_rings; /* no CPU can touch them, there are none, records do not get there */
 	int large_rings;         /* they take more than there is for them */
+	int finalizes;                  /* ranks do, before they destroy */
 	uint32_t fail_map;              /* number of the map that fails, from 1 */
 	/* what happened; atomic */
 	uint32_t spans, exports, maps, unmaps, images, arenas, rings, ring_copies;
@@ -59,6 +60,7 @@ static void fail(const char *text)
 
 static struct mrw_runtime stand_in;
 static _Thread_local uint32_t made;                     /* arenas of this rank: its own, that of the rings, that of the counters */
+static _Thread_local uint32_t copies;                   /* of this rank's rings and counters */
 static _Thread_local const uint8_t *rings_begin, *rings_end;
 
 static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int32_t local_rank)
@@ -199,6 +201,7 @@ static enum marrow_status poke(struct mrw_device *d, void *dst, const void *src,
 	if (in_rings(dst) || in_rings(src)) {
 		EXPECT(bytes % 8 == 0);
 		add(&t.ring_copies, 1);
+		copies++;
 		/* Eight bytes are a record. */
 		if (!t.deaf_rings || bytes != 8)
 			copy_words(dst, src, bytes);
@@ -267,7 +270,13 @@ static void *be_rank(void *p)
 	work(comm, self->rank);
 	/* Who does not know what its kernels posted waits for that in vain. */
 	uint64_t begin = mrw_clock_ns();
+	uint32_t before = 0;
+	if (t.finalizes) {
+		EXPECT(marrow_comm_finalize(comm) == MARROW_SUCCESS);
+		before = copies;
+	}
 	EXPECT(marrow_comm_destroy(comm) == MARROW_SUCCESS);
+	EXPECT(!t.finalizes || copies == before + 1); /* the counters: all has been sent by then */
 	EXPECT(mrw_clock_ns() - begin < 3000000000ull);
 	return NULL;
 }
@@ -314,6 +323,7 @@ static void by_dmabuf(struct rank *ranks)
 	setenv("MARROW_RINGS", "gpu", 1);
 	for (uint32_t i = 0; i < PARTINGS; i++) {
 		t.root = i % RANKS;
+		t.finalizes = i == PARTINGS - 1;
 		run(ranks);
 		expect_success(ranks);
 	}
