@@ -1,6 +1,7 @@
 /* config.c - what a communicator is asked to be: config over environment over default. */
 #include "config.h"
 #include "comm.h"
+#include "network_rings.h"
 
 #include "base/env.h"
 
@@ -36,6 +37,15 @@ static enum marrow_status target_from_text(const char *text, enum marrow_target 
 enum marrow_status mrw_target_from_env(enum marrow_target *target)
 {
 	return target_from_text(mrw_env_string(MRW_ENV_TARGET), target);
+}
+
+/* Read once it is known that ranks are on several hosts; a mistake should not wait for that. */
+static enum marrow_status check_network(void)
+{
+	struct mrw_nic_config nic;
+	enum mrw_rings_place rings;
+	MRW_TRY(mrw_network_config(&nic));
+	return mrw_rings_choice(&rings);
 }
 
 enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct marrow_config *user)
@@ -80,6 +90,7 @@ enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct mar
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "the list of NICs (config.nics, MARROW_NICS) is longer than %zu characters",
 				sizeof comm->init.nics - 1);
 	snprintf(comm->init.nics, sizeof comm->init.nics, "%s", nics);
+	MRW_TRY(check_network());
 	const char *tuning = mrw_env_string(MRW_ENV_TUNING);
 	if (strlen(tuning) >= sizeof comm->init.tuning)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "the path in MARROW_TUNING is longer than %zu characters", sizeof comm->init.tuning - 1);

@@ -22,7 +22,7 @@ enum marrow_status mrw_rings_choice(enum mrw_rings_place *place)
 			*place = (enum mrw_rings_place)i;
 			return MARROW_SUCCESS;
 		}
-	return mrw_fail(MARROW_INVALID_ARGUMENT, "MARROW_RINGS=%.64s: neither auto, gpu nor host", text);
+	return mrw_fail(MARROW_INVALID_ARGUMENT, "MARROW_RINGS is \"%.64s\": use auto, gpu or host", text);
 }
 
 static enum marrow_status copy(void *device, void *to, const void *from, uint64_t bytes)

@@ -352,6 +352,8 @@ static void environment(void)
 		{.name = "MARROW_MAX_CTAS", .value = "65", .words = "MARROW_MAX_CTAS=65|0 to 64"},
 		{.name = "MARROW_ALGO", .value = "star", .words = "\"star\"|MARROW_ALGO|oneshot"},
 		{.name = "MARROW_TARGET", .value = "gpu", .words = "MARROW_TARGET|\"gpu\"|auto, host or cuda"},
+		{.name = "MARROW_RINGS", .value = "elsewhere", .words = "MARROW_RINGS|\"elsewhere\"|auto, gpu or host"},
+		{.name = "MARROW_NIC_TIMEOUT", .value = "0", .words = "MARROW_NIC_TIMEOUT=0|1 to 31"},
 		{.name = "MARROW_RANK", .value = "2", .words = "rank 2 of 2|0 to 1", .by_env = true, .more = {"MARROW_NRANKS", "2"}},
 		{.name = "MARROW_RANK", .value = "one", .words = "MARROW_RANK=one", .by_env = true, .more = {"MARROW_NRANKS", "2"}},
 		{.name = "MARROW_NRANKS", .value = "0", .words = "MARROW_NRANKS=0|1 to", .by_env = true, .more = {"MARROW_RANK", "0"}},
@@ -365,6 +367,7 @@ static void environment(void)
 		{.name = "MARROW_TIMEUOT_MS", .value = "1", .warning = "warn|MARROW_TIMEUOT_MS|no effect"},
 		{.name = "MARROW_TIMEOUT_MS", .value = "", .warning = ""},
 		{.name = "MARROW_MAX_CTAS", .value = "64", .warning = ""},
+		{.name = "MARROW_RINGS", .value = "gpu", .warning = ""}, /* one rank has none */
 		{.name = "MARROW_RANK", .value = "0", .warning = "", .by_env = true, .more = {"MARROW_NRANKS", "1"}},
 	};
 	for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)

@@ -442,13 +442,6 @@ static void rings_too_large(struct rank *ranks)
 	EXPECT(t.maps == RANKS);
 }
 
-static void rings_elsewhere(struct rank *ranks)
-{
-	setenv("MARROW_RINGS", "elsewhere", 1);
-	run(ranks);
-	expect_failure(ranks, "MARROW_RINGS=elsewhere: neither auto, gpu nor host");
-}
-
 static void no_dmabuf(struct rank *ranks)
 {
 	t.no_dmabuf = 1;
@@ -516,7 +509,7 @@ static const struct {
 	{"by_dmabuf", by_dmabuf}, {"rings_by_themselves", rings_by_themselves}, {"no_dmabuf", no_dmabuf},
 	{"nic_refuses_dmabuf", nic_refuses_dmabuf}, {"neither", neither},
 	{"rings_of_the_host", rings_of_the_host}, {"no_rings", no_rings}, {"rings_refused", rings_refused}, {"rings_deaf", rings_deaf},
-	{"rings_too_large", rings_too_large}, {"rings_elsewhere", rings_elsewhere}, {"two_nics", two_nics}, {"maps_fail", maps_fail},
+	{"rings_too_large", rings_too_large}, {"two_nics", two_nics}, {"maps_fail", maps_fail},
 	{"addresses", addresses}, {"astray", astray},
 };
 
