@@ -7,6 +7,7 @@
 #ifndef MRW_FAULT_H
 #define MRW_FAULT_H
 
+#include "page.h"
 #include "transfer.h"
 
 /* Where a wait stands. */

@@ -7,6 +7,7 @@
 
 #include "args.h"
 #include "kernels.h"
+#include "page.h"
 
 #include <marrow/types.h>
 

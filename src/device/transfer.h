@@ -5,6 +5,7 @@
 #define MRW_TRANSFER_H
 
 #include "far.h"
+#include "page.h"
 
 /* The unit that is compiled has bodies that make transfers: their faults name them. Others leave that out. */
 #ifndef MRW_TRANSFERS

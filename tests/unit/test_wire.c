@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "device/wire.h"
+#include "device/page.h"
 
 enum { GRAIN = 256 }; /* every region is a whole number of grains */
 

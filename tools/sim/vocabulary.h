@@ -17,6 +17,7 @@
 
 #include "step.h"
 #include "collectives/schedule.h"
+#include "device/page.h"
 #include "device/team.h"
 
 #define MRW_VEC_BYTES 16u
