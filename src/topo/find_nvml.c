@@ -139,7 +139,8 @@ static bool find_nvlinks(struct mrw_topo *topo, const struct nvml *n, device d, 
 			f++;
 		if (f == nfars) {
 			fars[nfars] = (struct far){.nvswitch = nvswitch};
-			memcpy(fars[nfars++].bus, bus, sizeof bus);
+			memcpy(fars[nfars].bus, bus, sizeof bus);
+			nfars++;
 		}
 		fars[f].lanes++;
 	}
