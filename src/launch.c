@@ -7,28 +7,22 @@
 
 #include <stdio.h>
 
-static const char *const func_names[MRW_FUNC_END] = {
-	[MRW_FUNC_ALL_REDUCE] = "all_reduce",
-	[MRW_FUNC_BROADCAST] = "broadcast",
-	[MRW_FUNC_ALL_GATHER] = "all_gather",
-	[MRW_FUNC_REDUCE_SCATTER] = "reduce_scatter",
-	[MRW_FUNC_BARRIER] = "barrier",
-	[MRW_FUNC_REDUCE] = "reduce",
-	[MRW_FUNC_REDUCE_SCATTER_V] = "reduce_scatter_v",
-	[MRW_FUNC_SEND] = "send",
-	[MRW_FUNC_RECV] = "recv",
-	[MRW_FUNC_TRANSFERS] = "sends and recvs",
-	[MRW_FUNC_ALL_TO_ALL] = "all_to_all",
-	[MRW_FUNC_ALL_TO_ALL_V] = "all_to_all_v",
-	[MRW_FUNC_GATHER] = "gather",
-	[MRW_FUNC_SCATTER] = "scatter",
-	[MRW_FUNC_ALL_GATHER_V] = "all_gather_v",
+/* Of what is made of transfers; the others' are in tables, too (tuning.h). */
+static const char *const transfers_names[MRW_FUNC_END - MRW_FUNC_COUNT] = {
+	[MRW_FUNC_SEND - MRW_FUNC_COUNT] = "send",
+	[MRW_FUNC_RECV - MRW_FUNC_COUNT] = "recv",
+	[MRW_FUNC_TRANSFERS - MRW_FUNC_COUNT] = "sends and recvs",
+	[MRW_FUNC_ALL_TO_ALL - MRW_FUNC_COUNT] = "all_to_all",
+	[MRW_FUNC_ALL_TO_ALL_V - MRW_FUNC_COUNT] = "all_to_all_v",
+	[MRW_FUNC_GATHER - MRW_FUNC_COUNT] = "gather",
+	[MRW_FUNC_SCATTER - MRW_FUNC_COUNT] = "scatter",
+	[MRW_FUNC_ALL_GATHER_V - MRW_FUNC_COUNT] = "all_gather_v",
 };
 static const char *const op_names[] = {"sum", "prod", "max", "min", "avg"};
 
 const char *mrw_func_name(uint32_t func)
 {
-	return func < MRW_FUNC_END ? func_names[func] : "?";
+	return func < MRW_FUNC_COUNT || func >= MRW_FUNC_END ? mrw_tuning_func_name((enum mrw_func)func) : transfers_names[func - MRW_FUNC_COUNT];
 }
 
 const char *mrw_type_name(uint32_t type)
