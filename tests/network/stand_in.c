@@ -32,7 +32,8 @@ static struct {
 	int astray;                     /* rank 0's writes end elsewhere in the other arena */
 	int rings_nowhere, no_rings, deaf_rings; /* no CPU can touch them, there are none, records do not get there */
 	int large_rings;         /* they take more than there is for them */
-	int finalizes;                  /* ranks do, before they destroy */
+	void (*leave)(struct marrow_comm *comm, uint32_t rank); /* what ranks do before they destroy */
+	uint64_t took_ms[2];            /* to finalize, by rank */
 	uint32_t fail_map;              /* number of the map that fails, from 1 */
 	/* what happened; atomic */
 	uint32_t spans, exports, maps, unmaps, images, arenas, rings, ring_copies;
@@ -61,6 +62,7 @@ static void fail(const char *text)
 static struct mrw_runtime stand_in;
 static _Thread_local uint32_t made;                     /* arenas of this rank: its own, that of the rings, that of the counters */
 static _Thread_local uint32_t copies;                   /* of this rank's rings and counters */
+static _Thread_local bool blind;                        /* this rank's kernels have seen no completion, and its host sees none */
 static _Thread_local const uint8_t *rings_begin, *rings_end;
 
 static enum marrow_status open_device(struct mrw_device *d, int32_t ordinal, int32_t local_rank)
@@ -202,9 +204,12 @@ static enum marrow_status poke(struct mrw_device *d, void *dst, const void *src,
 		EXPECT(bytes % 8 == 0);
 		add(&t.ring_copies, 1);
 		copies++;
+		bool counters = bytes == sizeof(struct mrw_queue) && in_rings(src);
 		/* Eight bytes are a record. */
-		if (!t.deaf_rings || bytes != 8)
+		if ((!t.deaf_rings || bytes != 8) && (!blind || counters))
 			copy_words(dst, src, bytes);
+		if (blind && counters)
+			((struct mrw_queue *)dst)->completed = ((struct mrw_queue *)dst)->consumed = 0;
 		return MARROW_SUCCESS;
 	}
 	return mrw_host_runtime.poke(d, dst, src, bytes);
@@ -225,6 +230,7 @@ static enum marrow_status launch(struct mrw_device *d, enum mrw_kernel kernel, e
 /* ---- ranks */
 
 static struct marrow_unique_id id;
+static pthread_barrier_t parting;
 
 struct rank {
 	uint32_t rank;
@@ -252,6 +258,44 @@ static void work(struct marrow_comm *comm, uint32_t rank)
 	free(memory);
 }
 
+static uint64_t ms_since(uint64_t begin)
+{
+	return (mrw_clock_ns() - begin) / 1000000;
+}
+
+static void finalize(struct marrow_comm *comm, uint32_t rank)
+{
+	uint64_t begin = mrw_clock_ns();
+	EXPECT(marrow_comm_finalize(comm) == MARROW_SUCCESS);
+	t.took_ms[rank] = ms_since(begin);
+	blind = false;
+}
+
+/* What rank 0 has sent stays under way, as far as it sees. */
+static void finalize_in_vain(struct marrow_comm *comm, uint32_t rank)
+{
+	blind = rank == 0;
+	finalize(comm, rank);
+}
+
+/* The same of both, the one that aborted and the one that learns of it, who goes when the other one is done. */
+static void abort_and_finalize(struct marrow_comm *comm, uint32_t rank)
+{
+	enum marrow_status error = MARROW_SUCCESS;
+	uint64_t begin = mrw_clock_ns();
+	if (rank == 0)
+		EXPECT(marrow_comm_abort(comm) == MARROW_SUCCESS);
+	while (rank == 1 && error == MARROW_SUCCESS && ms_since(begin) < TIMEOUT_MS)
+		EXPECT(marrow_comm_async_error(comm, &error) == MARROW_SUCCESS);
+	EXPECT(rank == 0 || error == MARROW_REMOTE_ERROR);
+	if (rank == 1)
+		pthread_barrier_wait(&parting);
+	blind = true;
+	finalize(comm, rank);
+	if (rank == 0)
+		pthread_barrier_wait(&parting);
+}
+
 static void *be_rank(void *p)
 {
 	made = 0;
@@ -268,15 +312,13 @@ static void *be_rank(void *p)
 	if (self->status != MARROW_SUCCESS)
 		return NULL;
 	work(comm, self->rank);
+	if (t.leave)
+		t.leave(comm, self->rank);
 	/* Who does not know what its kernels posted waits for that in vain. */
 	uint64_t begin = mrw_clock_ns();
-	uint32_t before = 0;
-	if (t.finalizes) {
-		EXPECT(marrow_comm_finalize(comm) == MARROW_SUCCESS);
-		before = copies;
-	}
+	uint32_t before = copies;
 	EXPECT(marrow_comm_destroy(comm) == MARROW_SUCCESS);
-	EXPECT(!t.finalizes || copies == before + 1); /* the counters: all has been sent by then */
+	EXPECT(t.leave != finalize || copies == before + 1); /* the counters: all has been sent by then */
 	EXPECT(mrw_clock_ns() - begin < 3000000000ull);
 	return NULL;
 }
@@ -295,6 +337,21 @@ static void run(struct rank ranks[RANKS])
 	/* Everything that was made is gone again. */
 	EXPECT(t.maps == t.unmaps);
 	EXPECT(t.arenas == 0);
+}
+
+/* What was logged meanwhile. */
+static void run_and_listen(struct rank *ranks, char *text, size_t bytes)
+{
+	int heard = memfd_create("stderr", MFD_CLOEXEC), before = dup(STDERR_FILENO);
+	if (heard < 0 || before < 0 || dup2(heard, STDERR_FILENO) < 0)
+		abort();
+	run(ranks);
+	dup2(before, STDERR_FILENO);
+	close(before);
+	ssize_t n = pread(heard, text, bytes - 1, 0);
+	text[n > 0 ? n : 0] = '\0';
+	close(heard);
+	fputs(text, stderr);
 }
 
 /* All ranks fail, one of them in these words. */
@@ -323,7 +380,7 @@ static void by_dmabuf(struct rank *ranks)
 	setenv("MARROW_RINGS", "gpu", 1);
 	for (uint32_t i = 0; i < PARTINGS; i++) {
 		t.root = i % RANKS;
-		t.finalizes = i == PARTINGS - 1;
+		t.leave = i == PARTINGS - 1 ? finalize : NULL;
 		run(ranks);
 		expect_success(ranks);
 	}
@@ -350,6 +407,34 @@ static void two_nics(struct rank *ranks)
 	run(ranks);
 	expect_success(ranks);
 	EXPECT(t.exports == 4 * RANKS && t.maps == 2 * RANKS && t.rings == RANKS);
+}
+
+/* Who is well waits for what peers may still need, says so when it does not go, and leaves all the same. */
+static void left_behind(struct rank *ranks)
+{
+	char text[8192];
+	setenv("MARROW_RINGS", "gpu", 1);
+	t.leave = finalize_in_vain;
+	run_and_listen(ranks, text, sizeof text);
+	expect_success(ranks);
+	EXPECT(t.took_ms[0] >= 5000 && strstr(text, " warn: rank 0's NIC mlx5_0 has not sent all to rank 1 in time ("));
+	EXPECT(t.took_ms[1] < 5000);
+}
+
+/* After a failure that is a short time, and none for who knows already: at least once in five, on a busy machine. */
+static void farewell(struct rank *ranks)
+{
+	uint64_t least[RANKS] = {UINT64_MAX, UINT64_MAX};
+	setenv("MARROW_RINGS", "gpu", 1);
+	t.leave = abort_and_finalize;
+	for (int i = 0; i < 5 && (least[0] >= 500 || least[1] >= 200); i++) {
+		run(ranks);
+		expect_success(ranks);
+		EXPECT(t.took_ms[0] >= 300);
+		for (uint32_t r = 0; r < RANKS; r++)
+			least[r] = t.took_ms[r] < least[r] ? t.took_ms[r] : least[r];
+	}
+	EXPECT(least[0] < 500 && least[1] < 200);
 }
 
 static void in_host_memory(struct rank *ranks)
@@ -395,21 +480,6 @@ static void rings_refused(struct rank *ranks)
 		if (strstr(ranks[r].text, "MARROW_RINGS=gpu, but rank"))
 			EXPECT(strstr(ranks[r].text, "by dma-buf failed") && strstr(ranks[r].text, "; by address: ") &&
 			       strstr(ranks[r].text, "by address failed") && strstr(ranks[r].text, "MARROW_RINGS=auto"));
-}
-
-/* What was logged meanwhile. */
-static void run_and_listen(struct rank *ranks, char *text, size_t bytes)
-{
-	int heard = memfd_create("stderr", MFD_CLOEXEC), before = dup(STDERR_FILENO);
-	if (heard < 0 || before < 0 || dup2(heard, STDERR_FILENO) < 0)
-		abort();
-	run(ranks);
-	dup2(before, STDERR_FILENO);
-	close(before);
-	ssize_t n = pread(heard, text, bytes - 1, 0);
-	text[n > 0 ? n : 0] = '\0';
-	close(heard);
-	fputs(text, stderr);
 }
 
 /* Registered, but what is written there does not reach the NIC. Done without, that takes about a second and is nothing to warn of. */
@@ -510,7 +580,7 @@ static const struct {
 	{"nic_refuses_dmabuf", nic_refuses_dmabuf}, {"neither", neither},
 	{"rings_of_the_host", rings_of_the_host}, {"no_rings", no_rings}, {"rings_refused", rings_refused}, {"rings_deaf", rings_deaf},
 	{"rings_too_large", rings_too_large}, {"two_nics", two_nics}, {"maps_fail", maps_fail},
-	{"addresses", addresses}, {"astray", astray},
+	{"addresses", addresses}, {"left_behind", left_behind}, {"farewell", farewell}, {"astray", astray},
 };
 
 static bool load(const char *path)
@@ -551,6 +621,7 @@ int main(int argc, char **argv)
 		printf("skipped: wants MARROW_TEST_HOSTS=2 under marrow-softnic\n");
 		return 77;
 	}
+	pthread_barrier_init(&parting, NULL, RANKS);
 	set_up();
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		if ((only && strcmp(only, cases[i].name) != 0) || ((cases[i].run == neither || cases[i].run == rings_refused) && !library))
