@@ -4,6 +4,8 @@
  * lost_rank [--ranks N] [--target host|cuda]: of 2, 4 and 8 ranks (cuda: 2 and 8, each process takes seconds to start there), or of N */
 #include "crew.h"
 
+#include "comm.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LEARN_MS = 2000, AT_ONCE_MS = 200, BYTES = 4 << 20, STOPPED_MS = 1500, INIT_MS = 60000 };
+enum { LEARN_MS = 2000, AT_ONCE_MS = 200, BYTES = 4 << 20, STOPPED_MS = 1500, INIT_MS = 60000, TEAMS = 4 };
 
 /* Words of the board. */
 enum { LOST_MS, STEPS, DONE };
@@ -19,10 +21,13 @@ enum { LOST_MS, STEPS, DONE };
 static const struct act small = {MRW_FUNC_ALL_REDUCE, 16, MARROW_FLOAT32, MARROW_SUM, 0};
 static const struct act large = {MRW_FUNC_ALL_REDUCE, 500000, MARROW_FLOAT32, MARROW_SUM, 0};
 
+static const struct act small_exchange = {MRW_FUNC_ALL_TO_ALL, 16, MARROW_FLOAT32, MARROW_SUM, 0};
+static const struct act large_exchange = {MRW_FUNC_ALL_TO_ALL, 100000, MARROW_FLOAT32, MARROW_SUM, 0};
+
 /* How the last-but-one rank goes. */
-enum way { KILLED_IDLE, KILLED_IN_STREAM, KILLED_INSTEAD, EXITS, WAYS };
-static const char *const way_names[WAYS] = {"killed between operations", "killed in a stream of operations", "killed instead of calling",
-					    "exits without destroy"};
+enum way { KILLED_IDLE, KILLED_IN_STREAM, KILLED_IN_EXCHANGES, KILLED_INSTEAD, EXITS, WAYS };
+static const char *const way_names[WAYS] = {"killed between operations", "killed in a stream of operations", "killed in exchanges of several teams",
+					    "killed instead of calling", "exits without destroy"};
 
 static uint32_t victim_of(uint32_t size)
 {
@@ -44,7 +49,7 @@ static void *ask(void *p)
 }
 
 /* Calls until one fails. */
-static enum marrow_status stream_until_error(struct crew_member *self)
+static enum marrow_status stream_until_error(struct crew_member *self, const struct act *often, const struct act *seldom)
 {
 	enum marrow_status status = MARROW_SUCCESS;
 	bool cuda = self->target == MARROW_TARGET_CUDA;
@@ -52,7 +57,7 @@ static enum marrow_status stream_until_error(struct crew_member *self)
 	if (cuda && pthread_create(&asker, NULL, ask, self) != 0)
 		abort();
 	for (uint64_t i = 0; status == MARROW_SUCCESS; i++) {
-		status = act_call(i % 8 ? &small : &large, &self->ground, self->comm);
+		status = act_call(i % 8 ? often : seldom, &self->ground, self->comm);
 		if (cuda && i % 64 == 63 && ground_settle(&self->ground) != 0)
 			crew_fail(self, "the stream failed");
 		__atomic_fetch_add(&self->board->words[STEPS], 1, __ATOMIC_ACQ_REL);
@@ -93,6 +98,10 @@ static void lose(struct crew_member *self)
 	bool victim = self->rank == victim_of(self->size);
 	enum marrow_status status;
 	crew_init(self, BYTES, INIT_MS);
+	if (way == KILLED_IN_EXCHANGES && self->target == MARROW_TARGET_HOST) { /* of two threads a channel, side by side, as GPUs have them */
+		mrw_comm_set_channels(self->comm, TEAMS);
+		mrw_comm_set_host_team(self->comm, 2, true);
+	}
 	for (int i = 0; i < 3; i++)
 		if (act_done(i % 2 ? &large : &small, &self->ground, self->comm) != MARROW_SUCCESS)
 			crew_fail(self, "before the loss: %s", marrow_last_error(self->comm));
@@ -110,7 +119,10 @@ static void lose(struct crew_member *self)
 		status = await_error(self->comm, limit_ms(LEARN_MS) * 2);
 		break;
 	case KILLED_IN_STREAM:
-		status = stream_until_error(self);
+		status = stream_until_error(self, &small, &large);
+		break;
+	case KILLED_IN_EXCHANGES:
+		status = stream_until_error(self, &small_exchange, &large_exchange);
 		break;
 	default:
 		if (victim) {
@@ -129,7 +141,7 @@ static int run_lose(enum marrow_target target, uint32_t size, enum way way)
 	struct crew crew = {.doing = way_names[way], .target = target, .size = size, .arg = &way, .seconds = 40};
 	uint32_t victim = victim_of(size);
 	crew_start(&crew, lose);
-	if (way == KILLED_IN_STREAM) {
+	if (way == KILLED_IN_STREAM || way == KILLED_IN_EXCHANGES) {
 		if (!await_word(&crew.board->words[STEPS], 50 * size, INIT_MS))
 			fprintf(stderr, "the stream does not flow\n");
 		mark_time(&crew.board->words[LOST_MS]);
