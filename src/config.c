@@ -73,7 +73,8 @@ enum marrow_status mrw_comm_configure(struct marrow_comm *comm, const struct mar
 		algo = config.algo;
 	comm->asked_algo = comm->forced_algo = algo[0] ? mrw_algo_from_name(algo) : -1;
 	if (algo[0] && comm->asked_algo < 0)
-		return mrw_fail(MARROW_INVALID_ARGUMENT, "algorithm \"%s\": use oneshot, lines, twoshot, bulk, railshot, rail, ring, treeshot or tree (MARROW_ALGO, config.algo)", algo);
+		return mrw_fail(MARROW_INVALID_ARGUMENT, "algorithm \"%s\": use oneshot, lines, twoshot, bulk, railshot, rail, ring, treeshot or tree "
+				"(MARROW_ALGO, config.algo)", algo);
 	if (config.host_id)
 		host_id = config.host_id;
 	if (strlen(host_id) >= sizeof comm->init.host_id)
