@@ -10,5 +10,7 @@ int mrw_file_above_stdio(int fd);
 
 /* Reserves bytes for fd. 0 or an errno; never SIGXFSZ, which a file above RLIMIT_FSIZE raises. */
 int mrw_file_reserve(int fd, uint64_t bytes);
+/* The same, but pages come when they are touched. */
+int mrw_file_extend(int fd, uint64_t bytes);
 
 #endif

@@ -57,14 +57,14 @@ static uint64_t page_round(uint64_t bytes)
 	return (bytes + page - 1) / page * page;
 }
 
-/* Anonymous shared memory with its pages reserved, so that "full" is an error here and no SIGBUS later. */
-static enum marrow_status memory_new(const char *name, uint64_t bytes, uint8_t **base, int *fd)
+/* Anonymous shared memory; reserve: with its pages, so that "full" is an error here and no SIGBUS later. */
+static enum marrow_status memory_new(const char *name, uint64_t bytes, bool reserve, uint8_t **base, int *fd)
 {
 	*fd = mrw_file_above_stdio(memfd_create(name, MFD_CLOEXEC));
 	if (*fd < 0)
 		return mrw_fail_errno(MARROW_SYSTEM_ERROR, "cannot create shared memory (memfd_create); raise the file limit with ulimit -n");
 	(void)fchmod(*fd, 0600);
-	int error = mrw_file_reserve(*fd, bytes);
+	int error = reserve ? mrw_file_reserve(*fd, bytes) : mrw_file_extend(*fd, bytes);
 	if (error != 0) {
 		errno = error;
 		enum marrow_status status = mrw_fail_errno(MARROW_OUT_OF_MEMORY, "cannot reserve %llu bytes of shared memory; free memory, "
@@ -88,7 +88,7 @@ static enum marrow_status host_page_new(struct mrw_device *d, struct mrw_page **
 {
 	uint8_t *base = NULL;
 	(void)d;
-	MRW_TRY(memory_new("marrow-page", page_round(sizeof **page), &base, fd));
+	MRW_TRY(memory_new("marrow-page", page_round(sizeof **page), true, &base, fd));
 	*page = *device = (struct mrw_page *)(void *)base;
 	return MARROW_SUCCESS;
 }
@@ -154,18 +154,23 @@ static bool arena_drop(struct shared *s)
 	return last;
 }
 
-static enum marrow_status host_arena_new(struct mrw_device *d, uint64_t bytes, struct mrw_arena *arena)
+static enum marrow_status arena_make(const char *name, uint64_t bytes, bool reserve, struct mrw_arena *arena)
 {
 	uint8_t *base = NULL;
-	(void)d;
 	arena->bytes = bytes;
-	MRW_TRY(memory_new("marrow-arena", page_round(bytes), &base, &arena->fd));
+	MRW_TRY(memory_new(name, page_round(bytes), reserve, &base, &arena->fd));
 	enum marrow_status status = arena_wrap(arena, base, page_round(bytes));
 	if (status != MARROW_SUCCESS) {
 		close(arena->fd);
 		arena->fd = -1;
 	}
 	return status;
+}
+
+static enum marrow_status host_arena_new(struct mrw_device *d, uint64_t bytes, struct mrw_arena *arena)
+{
+	(void)d;
+	return arena_make("marrow-arena", bytes, true, arena);
 }
 
 static enum marrow_status host_arena_map(struct mrw_device *d, const struct mrw_arena *theirs, bool same_process, struct mrw_arena *mine)
@@ -207,10 +212,15 @@ static void host_arena_free(struct mrw_device *d, struct mrw_arena *arena)
 	}
 }
 
+/* As with malloc() pages come when they are touched, and who asks for more than there can be is told: shared memory alone would not say. */
 static enum marrow_status host_buffer_new(uint64_t bytes, struct mrw_arena *buffer, int32_t *device)
 {
+	void *p = mmap(NULL, page_round(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	*device = -1;
-	return host_arena_new(NULL, bytes, buffer);
+	if (p == MAP_FAILED)
+		return mrw_fail_errno(MARROW_OUT_OF_MEMORY, "cannot map %llu bytes", (unsigned long long)bytes);
+	munmap(p, page_round(bytes));
+	return arena_make("marrow-buffer", bytes, false, buffer);
 }
 
 static void host_buffer_free(struct mrw_arena *buffer, int32_t device)
