@@ -54,7 +54,7 @@ def library(directory, name, version, soversion):
 def expected():
     """Relative to the prefix: where links lead, None for files."""
     lib, include, share = option("libdir"), f"{option('includedir')}/marrow", f"{option('datadir')}/marrow/clusters"
-    programs, headers, modules = ["marrow-sim", "marrow-topo"], ["collectives", "comm", "marrow", "types", "nccl/nccl"], ["marrow"]
+    programs, headers, modules = ["marrow-sim", "marrow-topo"], ["collectives", "comm", "marrow", "types", "window", "nccl/nccl"], ["marrow"]
     found = {**library(lib, "marrow", VERSION, "0"), **library(f"{lib}/marrow", "nccl", "2.28.9", "2")}
     if "mpi" in PARTS:
         found.update(library(lib, "marrow_mpi", VERSION, "0"))
