@@ -93,7 +93,7 @@ static void run(struct world_rank *self)
 					jump(self, seqs[k] + 2 * turn);
 					one(self, &b, &big);
 					jump(self, (boundary << 30) - 1);
-					if (sparse < 0)
+					if (self->comms[0]->args.layout.windows_offset > 0)
 						places(self, seqs[k] + 2 * turn, true);
 					for (tiny.seed = 0; tiny.seed < 4; tiny.seed++) {
 						/* The others have sent theirs when this rank scrubs in its begin. */
@@ -102,7 +102,7 @@ static void run(struct world_rank *self)
 						one(self, &b, &tiny);
 					}
 					jump(self, seqs[k] + 2 * turn);
-					if (sparse < 0)
+					if (self->comms[0]->args.layout.windows_offset > 0)
 						places(self, seqs[k] + 2 * turn, false);
 					if (self->rank == big.seed % self->nranks)
 						usleep(LATE_US);
