@@ -1,5 +1,5 @@
-/* boot.h - inside a bootstrap: shared by bootstrap.c (life, exchange), boot_setup.c and boot_root.c (joining),
- * boot_watch.c (notices) and boot_swap.c (descriptors). */
+/* boot.h - inside a bootstrap: shared by bootstrap.c (life, exchange), boot_setup.c and what it calls (joining), boot_watch.c (notices) and
+ * boot_swap.c (descriptors). */
 #ifndef MRW_BOOT_H
 #define MRW_BOOT_H
 
@@ -10,7 +10,6 @@
 #include "bootstrap.h"
 
 enum {
-	MRW_BOOT_NAME_BYTES = 176,
 	MRW_BOOT_NOTICE_KINDS = 5,
 	MRW_BOOT_LINKS_MAX = 2 * 32
 };

@@ -32,6 +32,12 @@ void mrw_conn_start(struct mrw_conn *conn, int fd, const struct mrw_addr *peer, 
 		conn->peer = *peer;
 }
 
+void mrw_conn_move(struct mrw_conn *to, struct mrw_conn *from)
+{
+	*to = *from;
+	mrw_conn_start(from, -1, NULL, 0);
+}
+
 bool mrw_conn_push(struct mrw_conn *conn, enum mrw_frame_type type, uint64_t tag, const void *payload, size_t bytes)
 {
 	struct frame_header header = {htole32(FRAME_MAGIC), htole32(type), htole64(tag), htole64(bytes)};
@@ -128,6 +134,17 @@ enum mrw_conn_result mrw_conn_pull(struct mrw_conn *conn, struct mrw_frame **fra
 	conn->in = NULL;
 	conn->header_moved = 0;
 	return MRW_CONN_FRAME;
+}
+
+bool mrw_conn_begins_with(const struct mrw_conn *conn, enum mrw_frame_type type)
+{
+	struct frame_header header;
+
+	if (conn->in)
+		return conn->in->type == (uint32_t)type;
+	if (conn->header_moved) /* a part of it, which this has seen before */
+		return true;
+	return recv(conn->fd, &header, sizeof header, MSG_PEEK | MSG_DONTWAIT) == sizeof header && le32toh(header.type_le) == (uint32_t)type;
 }
 
 void mrw_conn_drop(struct mrw_conn *conn)

@@ -9,14 +9,16 @@
 
 enum mrw_frame_type {
 	MRW_FRAME_HELLO = 1,   /* first frame of a connection, by the side that dialled */
-	MRW_FRAME_WELCOME = 2, /* root to a rank: you have joined */
-	MRW_FRAME_TABLE = 3,   /* root to a rank: struct mrw_boot_table */
-	MRW_FRAME_LINKED = 4,  /* answer to a hello between neighbours; tag: the answering rank */
-	MRW_FRAME_READY = 5,   /* rank to root: all my links are up */
-	MRW_FRAME_GO = 6,      /* root to a rank: everybody is ready */
-	MRW_FRAME_ERROR = 7,   /* set-up failed; tag: status, payload: text */
+	MRW_FRAME_WELCOME = 2, /* root to a rank: struct mrw_boot_place */
+	MRW_FRAME_TABLE = 3,   /* to a child in the tree: struct mrw_boot_table */
+	MRW_FRAME_LINKED = 4,  /* answer to a neighbour's or child's hello; tag: the answering rank */
+	MRW_FRAME_READY = 5,   /* to the parent: all links of mine and of those below me are up */
+	MRW_FRAME_GO = 6,      /* to a child: everybody is ready */
+	MRW_FRAME_ERROR = 7,   /* set-up failed; tag: status, payload: text that says who */
 	MRW_FRAME_EXCHANGE = 8,/* tag: exchange number << 8 | round */
-	MRW_FRAME_NOTICE = 9   /* tag: kind << 32 | rank, payload: text */
+	MRW_FRAME_NOTICE = 9,  /* tag: kind << 32 | rank, payload: text */
+	MRW_FRAME_SEATED = 10, /* to the parent and the root: I stay with my parent. Tag: ms that I still wait; again when somebody below waits less */
+	MRW_FRAME_HEARD = 11   /* to the parent: the table is here */
 };
 
 struct mrw_frame {
@@ -51,6 +53,8 @@ enum mrw_conn_result {
 
 /* Takes fd over. */
 void mrw_conn_start(struct mrw_conn *conn, int fd, const struct mrw_addr *peer, size_t max_bytes);
+/* With all that is under way; `from` is none then. */
+void mrw_conn_move(struct mrw_conn *to, struct mrw_conn *from);
 /* Queues a copy of the frame and sends what goes at once. False without memory. A broken connection is noticed when reading. */
 bool mrw_conn_push(struct mrw_conn *conn, enum mrw_frame_type type, uint64_t tag, const void *payload, size_t bytes);
 /* Sends what goes without blocking. */
@@ -58,6 +62,8 @@ void mrw_conn_flush(struct mrw_conn *conn);
 static inline bool mrw_conn_unsent(const struct mrw_conn *conn) { return conn->out != NULL; }
 /* Reads without blocking, at most one frame, which then belongs to the caller (free()). */
 enum mrw_conn_result mrw_conn_pull(struct mrw_conn *conn, struct mrw_frame **frame);
+/* Is a frame of that type being read, or the next one to read? Reads nothing. */
+bool mrw_conn_begins_with(const struct mrw_conn *conn, enum mrw_frame_type type);
 /* What to wait for. */
 static inline short mrw_conn_wants(const struct mrw_conn *conn) { return (short)(conn->out ? POLLIN | POLLOUT : POLLIN); }
 /* Closes so that what the kernel has put on the wire arrives: reads what is left first, for a close with unread data resets the

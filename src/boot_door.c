@@ -13,7 +13,9 @@
 enum {
 	HELLO_BYTES_MAX = 4096, /* room for later versions */
 	LOGGED_MAX = 16,        /* a flood is summed up */
-	ACCEPTED_MAX = 64       /* in one pass */
+	ACCEPTED_MAX = 64,      /* in one pass */
+	STARVED_MS = 1000,      /* so long a lack of descriptors may last, if it may end */
+	STARVED_PAUSE_MS = 10
 };
 
 enum marrow_status mrw_door_open(struct mrw_door *door, int fd, const struct mrw_addr *bound,
@@ -23,6 +25,7 @@ enum marrow_status mrw_door_open(struct mrw_door *door, int fd, const struct mrw
 	door->fd = fd;
 	door->bound = *bound;
 	door->slot = SIZE_MAX;
+	door->room = UINT32_MAX;
 	memcpy(door->key, key, sizeof door->key);
 	door->strangers = calloc(MRW_BOOT_STRANGERS, sizeof *door->strangers);
 	if (!door->strangers)
@@ -32,7 +35,13 @@ enum marrow_status mrw_door_open(struct mrw_door *door, int fd, const struct mrw
 
 void mrw_door_watch(struct mrw_door *door, struct mrw_pollset *set, uint64_t *deadline_ms)
 {
-	door->slot = door->fd >= 0 ? mrw_pollset_add(set, door->fd, POLLIN) : SIZE_MAX;
+	uint64_t again_ms = mrw_boot_now_ms() + STARVED_PAUSE_MS;
+
+	door->slot = SIZE_MAX;
+	if (door->starved_ms && again_ms < *deadline_ms)
+		*deadline_ms = again_ms;
+	else if (door->fd >= 0 && door->room && !door->starved_ms)
+		door->slot = mrw_pollset_add(set, door->fd, POLLIN);
 	for (uint32_t i = 0; i < door->nstrangers; i++) {
 		struct mrw_stranger *stranger = &door->strangers[i];
 
@@ -125,7 +134,7 @@ static bool somebody_waits(const struct mrw_door *door)
 
 static enum marrow_status admit(struct mrw_door *door)
 {
-	for (int accepted = 0; accepted < ACCEPTED_MAX; accepted++) {
+	for (uint32_t accepted = 0; accepted < ACCEPTED_MAX && accepted < door->room; accepted++) {
 		struct mrw_stranger *stranger;
 		struct mrw_addr peer;
 		int fd;
@@ -137,12 +146,22 @@ static enum marrow_status admit(struct mrw_door *door)
 			int error = errno;
 
 			/* accept() says so even where nobody waits: then the last one came in just so. */
-			if (!somebody_waits(door))
+			if (!somebody_waits(door)) {
+				door->starved_ms = 0;
 				return MARROW_SUCCESS;
+			}
+			/* Who came in just now has not been listened to. */
+			if (door->may_wait && !door->starved_ms) {
+				door->starved_ms = mrw_boot_now_ms();
+				return MARROW_SUCCESS;
+			}
 			if (evict(door))
 				continue;
+			if (door->may_wait && mrw_boot_now_ms() < door->starved_ms + STARVED_MS)
+				return MARROW_SUCCESS;
 			errno = error;
 		}
+		door->starved_ms = 0;
 		if (fd < 0)
 			return errno == EAGAIN || errno == EWOULDBLOCK ? MARROW_SUCCESS
 								       : mrw_sock_fail("accepting a rank's connection");
@@ -158,7 +177,7 @@ enum marrow_status mrw_door_serve(struct mrw_door *door, const struct mrw_pollse
 {
 	uint64_t now = mrw_boot_now_ms();
 
-	if (mrw_pollset_events(set, door->slot))
+	if (door->room && (door->starved_ms || mrw_pollset_events(set, door->slot)))
 		MRW_TRY(admit(door));
 	for (uint32_t i = 0; i < door->nstrangers;) {
 		struct mrw_stranger *stranger = &door->strangers[i];

@@ -2,7 +2,7 @@
  *
  * A stranger has MRW_BOOT_HELLO_MS to say a whole hello with the right key. Until then it costs one descriptor and
  * nothing else: all strangers are looked at in each pass, none is waited for, and when there are too many the one that has been
- * silent longest goes. Who is turned away is logged. */
+ * silent longest goes. Who is turned away is logged. While there is no room, others wait in the socket's backlog. */
 #ifndef MRW_BOOT_DOOR_H
 #define MRW_BOOT_DOOR_H
 
@@ -13,12 +13,13 @@ enum {
 	MRW_BOOT_HELLO_MS = 2000,
 	MRW_BOOT_STRANGERS = 128, /* most at a time */
 	MRW_BOOT_HOST_BYTES = 64,
+	MRW_BOOT_NAME_BYTES = 176,
 	MRW_BOOT_OWN_ADDRS = 2
 };
 
-enum mrw_hello_kind { MRW_HELLO_JOIN = 1, MRW_HELLO_LINK = 2 };
+enum mrw_hello_kind { MRW_HELLO_JOIN = 1, MRW_HELLO_LINK = 2, MRW_HELLO_CHILD = 3 };
 
-/* What a rank says of itself, to its neighbours through the root's table, to all by mrw_boot_introduce(). Wire format; texts are terminated. */
+/* What a rank says of itself, to all through the root's table. Wire format; texts are terminated. */
 struct mrw_boot_member {
 	uint64_t swap_le;       /* name of its socket for descriptors */
 	uint32_t pid_le;
@@ -29,11 +30,19 @@ struct mrw_boot_member {
 };
 _Static_assert(sizeof(struct mrw_boot_member) == 120, "struct mrw_boot_member is a wire format");
 
-/* The first is the rank to which it goes, then its neighbours as mrw_boot_neighbours() names them. Wire format. */
+/* A rank's place in the tree in which all wait (boot_tree.h), and how long the root waits. Wire format. */
+struct mrw_boot_place {
+	uint32_t place_le, parent_rank_le, patience_ms_le, reserved_le;
+	struct mrw_boot_member parent;
+};
+_Static_assert(sizeof(struct mrw_boot_place) == 136, "struct mrw_boot_place is a wire format");
+
+/* All ranks, by rank, and how long they have to connect. Wire format. */
 struct mrw_boot_table {
-	uint32_t root_le, reserved_le;
+	uint32_t root_le, patience_ms_le;
 	struct mrw_boot_member members[];
 };
+_Static_assert(sizeof(struct mrw_boot_table) == 8, "struct mrw_boot_table is a wire format");
 
 /* First frame of a connection. Wire format. */
 struct mrw_hello {
@@ -41,11 +50,11 @@ struct mrw_hello {
 	uint32_t kind_le;
 	uint8_t key[MRW_BOOT_KEY_BYTES];
 	uint32_t nranks_le, from_le;
-	uint32_t to_le;         /* link: the rank that is meant */
+	uint32_t to_le;         /* link, child: the rank that is meant */
 	uint32_t patience_ms_le;/* join: how long the rank still waits */
 	uint32_t pid_le;
 	uint32_t without_le[2]; /* join: low and high half; bit r: ranks of an earlier communicator that are left out; the same on all */
-	uint32_t reserved_le;
+	uint32_t place_le;      /* child: its place in the tree */
 	struct mrw_boot_member member;
 };
 _Static_assert(sizeof(struct mrw_hello) == 176, "struct mrw_hello is a wire format");
@@ -66,6 +75,9 @@ struct mrw_door {
 	size_t slot;
 	struct mrw_stranger *strangers; /* in order of arrival */
 	uint32_t nstrangers, turned_away;
+	uint32_t room;          /* set by its owner: so many may come in in the next pass; at first any number */
+	bool may_wait;          /* set by its owner: it will close connections soon, so that a lack of descriptors may end */
+	uint64_t starved_ms;    /* since when somebody waits for a descriptor; 0: not so */
 };
 
 /* Takes the listening socket over. */

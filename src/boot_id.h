@@ -5,7 +5,7 @@
 #include "boot_socket.h"
 
 enum {
-	MRW_BOOT_WIRE_VERSION = 4,
+	MRW_BOOT_WIRE_VERSION = 5,
 	MRW_BOOT_KEY_BYTES = 16,
 	MRW_BOOT_ID_ADDRS = 3
 };

@@ -1,7 +1,6 @@
 #include "boot_setup.h"
 
 #include <endian.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +10,9 @@
 #include "base/log.h"
 
 enum {
-	TRY_MS = 5000,   /* one try of a link */
-	PAUSE_MS = 50,   /* before the next one; doubles */
-	SETTLE_MS = 1000 /* for the last word between root and members */
+	SETTLE_MS = 1000, /* for the last word up and down the tree */
+	LATE_MS = 20,
+	LATE_MAX_MS = 2000
 };
 
 void mrw_setup_name(char name[MRW_BOOT_NAME_BYTES], uint32_t rank, const struct mrw_boot_member *member,
@@ -23,6 +22,31 @@ void mrw_setup_name(char name[MRW_BOOT_NAME_BYTES], uint32_t rank, const struct 
 
 	snprintf(name, MRW_BOOT_NAME_BYTES, "rank %u (%.*s, pid %u, %s)", rank, MRW_BOOT_HOST_BYTES, member->host,
 		 le32toh(member->pid_le), mrw_addr_text(addr, false, text));
+}
+
+void mrw_setup_enter(struct mrw_boot_member *entry, const struct mrw_boot_member *member, const struct mrw_addr *seen)
+{
+	*entry = *member;
+	mrw_conn_copy_text(entry->host, sizeof entry->host, member->host, sizeof member->host - 1);
+	for (int i = 0; i < MRW_BOOT_OWN_ADDRS; i++)
+		if (entry->addrs[i].family != 4 && entry->addrs[i].family != 6)
+			memset(&entry->addrs[i], 0, sizeof entry->addrs[i]);
+	if (!entry->addrs[0].family && seen)
+		entry->addrs[0] = *seen;
+}
+
+void mrw_setup_refuse(struct mrw_conn *conn, enum marrow_status status, const char *text)
+{
+	mrw_conn_push_error(conn, status, text);
+	mrw_conn_close(conn);
+}
+
+void mrw_setup_hang_up(struct mrw_setup *setup, struct mrw_conn *conn)
+{
+	setup->boot->met.messages += conn->frames;
+	setup->boot->met.bytes += conn->bytes;
+	conn->frames = conn->bytes = 0;
+	mrw_conn_close(conn);
 }
 
 void mrw_setup_hello(const struct mrw_setup *setup, enum mrw_hello_kind kind, uint32_t to, struct mrw_hello *hello)
@@ -40,102 +64,8 @@ void mrw_setup_hello(const struct mrw_setup *setup, enum mrw_hello_kind kind, ui
 	hello->pid_le = setup->self.pid_le;
 	hello->without_le[0] = htole32((uint32_t)setup->boot->without);
 	hello->without_le[1] = htole32((uint32_t)(setup->boot->without >> 32));
+	hello->place_le = htole32(setup->place);
 	hello->member = setup->self;
-}
-
-/* Where to dial a neighbour at try `tries`. */
-static const struct mrw_addr *target(const struct mrw_setup *setup, const struct mrw_call *call)
-{
-	const struct mrw_boot_member *member = &setup->table[call->link->rank];
-	uint32_t naddrs = 0;
-
-	if (!setup->is_root && call->link->rank == setup->root_rank)
-		return &setup->root_addr;
-	while (naddrs < MRW_BOOT_OWN_ADDRS && member->addrs[naddrs].family)
-		naddrs++;
-	return &member->addrs[naddrs ? call->tries % naddrs : 0];
-}
-
-static void retry(struct mrw_call *call, int error)
-{
-	uint32_t shift = call->tries < 5 ? call->tries : 5;
-
-	mrw_conn_close(&call->conn);
-	call->error = error;
-	call->tries++;
-	call->state = MRW_CALL_IDLE;
-	call->next_ms = mrw_boot_now_ms() + ((uint64_t)PAUSE_MS << shift);
-}
-
-static enum marrow_status dial(const struct mrw_setup *setup, struct mrw_call *call)
-{
-	int fd = mrw_sock_dial(target(setup, call));
-
-	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-		return mrw_sock_fail("connecting to a neighbour");
-	if (fd < 0) {
-		retry(call, errno);
-		return MARROW_SUCCESS;
-	}
-	mrw_conn_start(&call->conn, fd, target(setup, call), MRW_ERROR_TEXT_BYTES);
-	call->state = MRW_CALL_DIALLING;
-	call->next_ms = mrw_boot_now_ms() + TRY_MS;
-	return MARROW_SUCCESS;
-}
-
-/* True: the neighbour answered. */
-static bool hear_answer(struct mrw_call *call)
-{
-	struct mrw_frame *frame;
-	bool linked;
-
-	switch (mrw_conn_pull(&call->conn, &frame)) {
-	case MRW_CONN_AGAIN:
-		return false;
-	case MRW_CONN_FRAME:
-		linked = frame->type == MRW_FRAME_LINKED && frame->tag == call->link->rank;
-		free(frame);
-		if (linked)
-			return true;
-		break;
-	default:
-		break;
-	}
-	retry(call, ECONNRESET);
-	return false;
-}
-
-static enum marrow_status advance_call(struct mrw_setup *setup, struct mrw_call *call)
-{
-	short events = mrw_pollset_events(&setup->set, call->conn.slot);
-	uint64_t now = mrw_boot_now_ms();
-	struct mrw_hello hello;
-	int error;
-
-	if (call->state == MRW_CALL_IDLE)
-		return now >= call->next_ms ? dial(setup, call) : MARROW_SUCCESS;
-	if (call->state == MRW_CALL_DIALLING && events) {
-		error = mrw_sock_dialled(call->conn.fd);
-		if (error) {
-			retry(call, error);
-			return MARROW_SUCCESS;
-		}
-		mrw_setup_hello(setup, MRW_HELLO_LINK, call->link->rank, &hello);
-		if (!mrw_conn_push(&call->conn, MRW_FRAME_HELLO, 0, &hello, sizeof hello))
-			return mrw_fail(MARROW_OUT_OF_MEMORY, "no memory for the bootstrap");
-		call->state = MRW_CALL_ASKING;
-	} else if (call->state == MRW_CALL_ASKING && events) {
-		mrw_conn_flush(&call->conn);
-		if (hear_answer(call)) {
-			call->link->conn = call->conn;
-			call->conn.fd = -1;
-			call->state = MRW_CALL_DONE;
-			return MARROW_SUCCESS;
-		}
-	}
-	if ((call->state == MRW_CALL_DIALLING || call->state == MRW_CALL_ASKING) && now >= call->next_ms)
-		retry(call, ETIMEDOUT);
-	return MARROW_SUCCESS;
 }
 
 /* A neighbour with a lower rank. It dials again when it gave an earlier try up: the last one counts. */
@@ -151,7 +81,8 @@ static enum marrow_status greet_neighbour(struct mrw_setup *setup, struct mrw_co
 		return MARROW_SUCCESS;
 	}
 	mrw_conn_close(&link->conn);
-	link->conn = *conn;
+	mrw_conn_move(&link->conn, conn);
+	setup->deaf_links &= ~((uint64_t)1 << (link - boot->links));
 	if (!mrw_conn_push(&link->conn, MRW_FRAME_LINKED, boot->rank, NULL, 0))
 		return mrw_fail(MARROW_OUT_OF_MEMORY, "no memory for the bootstrap");
 	return MARROW_SUCCESS;
@@ -163,50 +94,110 @@ static enum marrow_status greet(struct mrw_setup *setup, struct mrw_conn *conn, 
 		return greet_neighbour(setup, conn, hello);
 	if (le32toh(hello->kind_le) == MRW_HELLO_JOIN && setup->is_root)
 		return mrw_root_greet(setup, conn, hello);
-	mrw_door_turn_away(&setup->door, conn, "it takes this rank for the root");
+	if (le32toh(hello->kind_le) == MRW_HELLO_CHILD && !setup->is_root)
+		return mrw_join_greet(setup, conn, hello);
+	mrw_door_turn_away(&setup->door, conn, setup->is_root ? "it takes the root for another rank" : "it takes this rank for the root");
 	return MARROW_SUCCESS;
 }
 
-/* What a member told the root is about itself; all others hear it too and must know about whom. */
-static enum marrow_status fail_as_member_told(const struct mrw_control *control, const struct mrw_setup *setup,
-					      const struct mrw_frame *frame)
-{
-	char name[MRW_BOOT_NAME_BYTES], text[MRW_ERROR_TEXT_BYTES];
-	enum marrow_status status = mrw_conn_fail_as_told(frame);
-
-	mrw_setup_name(name, control->rank, &setup->table[control->rank], &control->conn.peer);
-	snprintf(text, sizeof text, "%s", mrw_error_text());
-	if (strncmp(text, name, strlen(name)))
-		return mrw_fail(status, "%s: %s", name, text);
-	return status;
-}
-
-static enum marrow_status serve_control(struct mrw_setup *setup, struct mrw_control *control)
+/* below NULL: from above. */
+static enum marrow_status serve(struct mrw_setup *setup, struct mrw_conn *conn, struct mrw_below *below)
 {
 	struct mrw_frame *frame;
 	enum marrow_status status;
 
-	mrw_conn_flush(&control->conn);
-	for (;;) {
-		switch (mrw_conn_pull(&control->conn, &frame)) {
+	if (conn->fd < 0 || !mrw_pollset_events(&setup->set, conn->slot))
+		return MARROW_SUCCESS;
+	mrw_conn_flush(conn);
+	while (conn->fd >= 0) {
+		switch (mrw_conn_pull(conn, &frame)) {
 		case MRW_CONN_AGAIN:
 			return MARROW_SUCCESS;
 		case MRW_CONN_FRAME:
-			if (setup->is_root)
-				status = frame->type == MRW_FRAME_ERROR ? fail_as_member_told(control, setup, frame)
-									: mrw_root_hear(setup, control, frame);
-			else
-				status = frame->type == MRW_FRAME_ERROR ? mrw_conn_fail_as_told(frame)
-									: mrw_join_hear(setup, frame);
+			status = below ? mrw_tree_hear(setup, below, frame) : mrw_join_hear(setup, conn, frame);
 			free(frame);
 			MRW_TRY(status);
 			break;
 		case MRW_CONN_NO_MEMORY:
 			return mrw_fail(MARROW_OUT_OF_MEMORY, "no memory for the bootstrap");
 		default:
-			return setup->is_root ? mrw_root_lost(setup, control) : mrw_join_lost(setup);
+			return below ? mrw_tree_lost(setup, below) : mrw_join_lost(setup, conn);
 		}
 	}
+	return MARROW_SUCCESS;
+}
+
+/* All but those that listen: the most there were at a time. */
+static void count_sockets(struct mrw_setup *setup)
+{
+	struct mrw_boot *boot = setup->boot;
+	uint32_t count = setup->door.nstrangers + (setup->root.fd >= 0) + (setup->up.fd >= 0) + (setup->seat.conn.fd >= 0);
+
+	for (const struct mrw_below *below = setup->below; below; below = below->next)
+		count += below->conn.fd >= 0;
+	for (uint32_t i = 0; i < setup->ncalls; i++)
+		count += setup->calls[i].conn.fd >= 0;
+	for (uint32_t i = 0; i < boot->nlinks; i++)
+		count += boot->links[i].conn.fd >= 0;
+	if (count > boot->met.sockets_meeting)
+		boot->met.sockets_meeting = count;
+}
+
+static void watch(struct mrw_setup *setup, struct mrw_conn *conn)
+{
+	conn->slot = conn->fd >= 0 ? mrw_pollset_add(&setup->set, conn->fd, mrw_conn_wants(conn)) : SIZE_MAX;
+}
+
+/* An answer that did not go at once waits for room. */
+static void watch_link(struct mrw_setup *setup, uint32_t i)
+{
+	struct mrw_conn *link = &setup->boot->links[i].conn;
+	short events = setup->deaf_links >> i & 1 ? 0 : POLLIN;
+
+	link->slot = SIZE_MAX;
+	if (link->fd < 0)
+		return;
+	mrw_conn_flush(link);
+	if (mrw_conn_unsent(link))
+		events |= POLLOUT;
+	if (events)
+		link->slot = mrw_pollset_add(&setup->set, link->fd, events);
+}
+
+/* A neighbour says that set-up failed, or may go already: what it says then is for later. Best effort: the tree tells the same. */
+static enum marrow_status hear_link(struct mrw_setup *setup, uint32_t i)
+{
+	struct mrw_conn *link = &setup->boot->links[i].conn;
+	struct mrw_frame *frame = NULL;
+	enum marrow_status status;
+
+	if (link->fd < 0 || setup->deaf_links >> i & 1 || !(mrw_pollset_events(&setup->set, link->slot) & ~POLLOUT))
+		return MARROW_SUCCESS;
+	if (mrw_conn_begins_with(link, MRW_FRAME_ERROR)) {
+		if (mrw_conn_pull(link, &frame) == MRW_CONN_AGAIN)
+			return MARROW_SUCCESS;
+		if (frame) {
+			status = mrw_tree_fail_as_told(setup, frame);
+			free(frame);
+			return status;
+		}
+	}
+	setup->deaf_links |= (uint64_t)1 << i;
+	return MARROW_SUCCESS;
+}
+
+static void wait_for_events(struct mrw_setup *setup, uint64_t until_ms)
+{
+	uint64_t now = mrw_boot_now_ms();
+
+	if (until_ms < now)
+		until_ms = now;
+	mrw_pollset_wait(&setup->set, until_ms);
+	now = mrw_boot_now_ms();
+	if (now > until_ms + LATE_MS)
+		setup->late_ms += now - until_ms;
+	if (setup->late_ms > LATE_MAX_MS)
+		setup->late_ms = LATE_MAX_MS;
 }
 
 enum marrow_status mrw_setup_step(struct mrw_setup *setup, uint64_t until_ms)
@@ -214,44 +205,33 @@ enum marrow_status mrw_setup_step(struct mrw_setup *setup, uint64_t until_ms)
 	struct mrw_hello hello;
 	struct mrw_conn conn;
 
+	mrw_tree_sweep(setup);
 	setup->set.count = 0;
 	mrw_door_watch(&setup->door, &setup->set, &until_ms);
-	for (uint32_t i = 0; i < setup->ncontrols; i++) {
-		struct mrw_conn *control = &setup->controls[i].conn;
-
-		control->slot = control->fd >= 0 ? mrw_pollset_add(&setup->set, control->fd, mrw_conn_wants(control))
-						 : SIZE_MAX;
-	}
-	for (uint32_t i = 0; i < setup->ncalls; i++) {
-		struct mrw_call *call = &setup->calls[i];
-
-		call->conn.slot = SIZE_MAX;
-		if (call->state == MRW_CALL_DIALLING)
-			call->conn.slot = mrw_pollset_add(&setup->set, call->conn.fd, POLLOUT);
-		else if (call->state == MRW_CALL_ASKING)
-			call->conn.slot = mrw_pollset_add(&setup->set, call->conn.fd, mrw_conn_wants(&call->conn));
-		if (call->state != MRW_CALL_DONE && call->next_ms < until_ms)
-			until_ms = call->next_ms;
-	}
-	/* An answer that did not go at once waits for room; links are otherwise silent before go. */
-	for (uint32_t i = 0; i < setup->boot->nlinks; i++) {
-		struct mrw_conn *link = &setup->boot->links[i].conn;
-
-		if (link->fd >= 0 && mrw_conn_unsent(link)) {
-			mrw_conn_flush(link);
-			mrw_pollset_add(&setup->set, link->fd, POLLOUT);
-		}
-	}
-	mrw_pollset_wait(&setup->set, until_ms);
+	watch(setup, &setup->root);
+	watch(setup, &setup->up);
+	for (struct mrw_below *below = setup->below; below; below = below->next)
+		watch(setup, &below->conn);
+	mrw_call_watch(setup, &setup->seat, &until_ms);
+	for (uint32_t i = 0; i < setup->ncalls; i++)
+		mrw_call_watch(setup, &setup->calls[i], &until_ms);
+	for (uint32_t i = 0; i < setup->boot->nlinks; i++)
+		watch_link(setup, i);
+	wait_for_events(setup, until_ms);
 
 	MRW_TRY(mrw_door_serve(&setup->door, &setup->set));
+	count_sockets(setup);
+	MRW_TRY(serve(setup, &setup->up, NULL));
+	MRW_TRY(serve(setup, &setup->root, NULL));
+	for (struct mrw_below *below = setup->below; below; below = below->next)
+		MRW_TRY(serve(setup, &below->conn, below));
+	for (uint32_t i = 0; i < setup->boot->nlinks; i++)
+		MRW_TRY(hear_link(setup, i));
 	while (mrw_door_next(&setup->door, &conn, &hello))
 		MRW_TRY(greet(setup, &conn, &hello));
-	for (uint32_t i = 0; i < setup->ncontrols; i++)
-		if (setup->controls[i].conn.fd >= 0 && mrw_pollset_events(&setup->set, setup->controls[i].conn.slot))
-			MRW_TRY(serve_control(setup, &setup->controls[i]));
+	MRW_TRY(mrw_call_advance(setup, &setup->seat));
 	for (uint32_t i = 0; i < setup->ncalls; i++)
-		MRW_TRY(advance_call(setup, &setup->calls[i]));
+		MRW_TRY(mrw_call_advance(setup, &setup->calls[i]));
 	return MARROW_SUCCESS;
 }
 
@@ -265,10 +245,9 @@ enum marrow_status mrw_setup_begin_links(struct mrw_setup *setup)
 		return mrw_fail(MARROW_OUT_OF_MEMORY, "no memory for the bootstrap");
 	for (uint32_t i = 0; i < boot->nlinks; i++)
 		if (boot->links[i].rank > boot->rank) {
-			struct mrw_call *call = &setup->calls[setup->ncalls++];
+			uint32_t rank = boot->links[i].rank;
 
-			call->link = &boot->links[i];
-			call->conn.fd = -1;
+			mrw_call_begin(&setup->calls[setup->ncalls++], &boot->links[i], rank, &setup->table[rank]);
 		}
 	setup->linking = true;
 	return MARROW_SUCCESS;
@@ -286,7 +265,7 @@ uint32_t mrw_setup_links_missing(const struct mrw_setup *setup)
 enum marrow_status mrw_setup_fail_links(struct mrw_setup *setup)
 {
 	struct mrw_boot *boot = setup->boot;
-	char who[MRW_ERROR_TEXT_BYTES / 2] = "", text[MRW_ADDR_TEXT_BYTES];
+	char who[MRW_ERROR_TEXT_BYTES / 2] = "", text[2 * MRW_ADDR_TEXT_BYTES];
 
 	for (uint32_t i = 0; i < boot->nlinks; i++) {
 		size_t used = strlen(who);
@@ -298,10 +277,8 @@ enum marrow_status mrw_setup_fail_links(struct mrw_setup *setup)
 			if (setup->calls[k].link == &boot->links[i])
 				call = &setup->calls[k];
 		if (call)
-			snprintf(who + used, sizeof who - used, "; %s did not answer at %s (%s)",
-				 mrw_boot_name(boot, boot->links[i].rank),
-				 mrw_addr_text(target(setup, call), true, text),
-				 call->error ? strerror(call->error) : "no answer yet");
+			snprintf(who + used, sizeof who - used, "; %s did not answer %s", mrw_boot_name(boot, boot->links[i].rank),
+				 mrw_call_obstacle(setup, call, text, sizeof text));
 		else
 			snprintf(who + used, sizeof who - used, "; %s did not connect here",
 				 mrw_boot_name(boot, boot->links[i].rank));
@@ -324,14 +301,40 @@ static enum marrow_status listen_again(struct mrw_setup *setup)
 	return MARROW_SUCCESS;
 }
 
+/* Says the last words and closes all but the links. */
+static void part(struct mrw_setup *setup)
+{
+	struct mrw_conn *above[] = {&setup->root, &setup->up};
+	uint64_t until_ms = mrw_boot_now_ms() + SETTLE_MS;
+
+	for (uint32_t i = 0; i < setup->ncalls; i++)
+		mrw_conn_close(&setup->calls[i].conn);
+	mrw_conn_close(&setup->seat.conn);
+	for (struct mrw_below *below = setup->below; below; below = below->next)
+		mrw_conn_flush(&below->conn);
+	for (int i = 0; i < 2; i++) {
+		mrw_conn_settle(above[i], until_ms);
+		mrw_setup_hang_up(setup, above[i]);
+	}
+	for (struct mrw_below *below = setup->below; below; below = below->next) {
+		mrw_conn_settle(&below->conn, until_ms);
+		mrw_setup_hang_up(setup, &below->conn);
+	}
+	mrw_tree_sweep(setup);
+	mrw_door_close(&setup->door);
+}
+
 enum marrow_status mrw_boot_meet(struct mrw_boot *boot, const struct mrw_boot_id *id, const char *ifname)
 {
 	struct mrw_setup setup = {.boot = boot, .id = id, .ifname = ifname ? ifname : "", .door.fd = -1};
 	enum marrow_status status;
 	struct mrw_addr bound;
-	uint64_t swap_name, until_ms;
+	uint64_t swap_name;
 	int fd;
 
+	mrw_conn_start(&setup.root, -1, NULL, 0);
+	mrw_conn_start(&setup.up, -1, NULL, 0);
+	mrw_conn_start(&setup.seat.conn, -1, NULL, 0);
 	setup.deadline_ms = mrw_boot_now_ms() + boot->timeout_ms;
 	setup.is_root = mrw_boot_id_claim(id->key, &fd, &bound);
 	if (setup.is_root) {
@@ -345,21 +348,7 @@ enum marrow_status mrw_boot_meet(struct mrw_boot *boot, const struct mrw_boot_id
 	gethostname(setup.self.host, sizeof setup.self.host - 1);
 	MRW_TRY_GOTO(mrw_boot_swap_open(boot, &swap_name));
 	setup.self.swap_le = htole64(swap_name);
-	setup.ncontrols = setup.is_root ? boot->nranks : 1;
-	setup.controls = calloc(setup.ncontrols, sizeof *setup.controls);
-	if (!setup.controls) {
-		setup.ncontrols = 0;
-		status = mrw_fail(MARROW_OUT_OF_MEMORY, "no memory for the bootstrap");
-		goto fail;
-	}
-	for (uint32_t i = 0; i < setup.ncontrols; i++)
-		setup.controls[i].conn.fd = -1;
 	status = setup.is_root ? mrw_root_run(&setup) : mrw_join_run(&setup);
-	for (uint32_t i = 0; i < setup.ncontrols; i++) {
-		boot->met.messages += setup.controls[i].conn.frames;
-		boot->met.bytes += setup.controls[i].conn.bytes;
-		boot->met.links_meeting += setup.controls[i].conn.fd >= 0;
-	}
 	boot->root_rank = setup.root_rank;
 	boot->root_addr = setup.root_addr;
 	if (!setup.is_root && status == MARROW_SUCCESS) { /* its door stays open */
@@ -368,19 +357,11 @@ enum marrow_status mrw_boot_meet(struct mrw_boot *boot, const struct mrw_boot_id
 		setup.door.fd = -1;
 	}
 fail:
-	for (uint32_t i = 0; i < setup.ncalls; i++)
-		mrw_conn_close(&setup.calls[i].conn);
-	for (uint32_t i = 0; i < setup.ncontrols; i++)
-		mrw_conn_flush(&setup.controls[i].conn);
-	until_ms = mrw_boot_now_ms() + SETTLE_MS;
-	for (uint32_t i = 0; i < setup.ncontrols; i++) {
-		mrw_conn_settle(&setup.controls[i].conn, until_ms);
-		mrw_conn_close(&setup.controls[i].conn);
-	}
-	mrw_door_close(&setup.door);
+	part(&setup);
 	free(setup.calls);
-	free(setup.controls);
 	free(setup.table);
+	free(setup.came);
+	free(setup.arrived);
 	free(setup.set.fds);
 	for (uint32_t i = 0; i < boot->nlinks; i++)
 		boot->links[i].conn.max_bytes = (size_t)1 << 40;

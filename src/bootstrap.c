@@ -332,25 +332,6 @@ enum marrow_status mrw_boot_allgather(struct mrw_boot *boot, const void *mine, v
 	return status;
 }
 
-enum marrow_status mrw_boot_introduce(struct mrw_boot *boot)
-{
-	struct mrw_boot_member *table;
-	enum marrow_status status;
-
-	if (boot->nranks == 1)
-		return MARROW_SUCCESS;
-	table = calloc(boot->nranks, sizeof *table);
-	if (!table) {
-		mrw_boot_tell(boot, MRW_NOTICE_FAULT, "has no memory for a table of all ranks");
-		return mrw_fail(MARROW_OUT_OF_MEMORY, "no memory for a table of %u ranks", boot->nranks);
-	}
-	status = mrw_boot_allgather(boot, &boot->members[boot->rank], table, sizeof *table);
-	if (status == MARROW_SUCCESS)
-		status = mrw_boot_set_members(boot, table);
-	free(table);
-	return status;
-}
-
 void mrw_boot_get_cost(const struct mrw_boot *boot, struct mrw_boot_cost *cost)
 {
 	*cost = boot->met;

@@ -1,10 +1,11 @@
 /* bootstrap.h - ranks find each other over TCP, exchange small blocks, and notice when one of them goes.
  *
  * The id holds: magic, wire version, 16-byte random key, and the root's address(es). The root is whichever rank of the process
- * that made the id enters first; it accepts one connection a rank, checks key, version, size and rank, and answers with where
- * that rank's neighbours (r +- 2^k) mod n listen. Then every rank holds sockets to these only; all-gather and barrier
- * run over them in ceil(log2 n) rounds (dissemination). A rank sends O(log n) messages, the root 3 n short ones besides. No thread is
- * started; after open nothing runs unless called.
+ * that made the id enters first; each rank dials it, it checks key, version, size and rank, and answers with a place in a tree of ranks, by
+ * which failures and at last a table of all ranks are told. Then every rank connects to its neighbours (r +- 2^k) mod n and holds sockets to these
+ * only; all-gather and barrier run over them in ceil(log2 n) rounds (dissemination). A rank sends O(log n) messages, the root a short one to each
+ * besides; while they meet none holds more than its neighbours' sockets and a fixed number of others. No thread is started; after open nothing runs
+ * unless called.
  * A connection that does not show the key within 2 s is dropped and logged; it neither joins nor stalls anything.
  * The key travels in the clear: it keeps out accidents, scanners and other jobs, not someone who reads the wire.
  *
@@ -49,13 +50,10 @@ bool mrw_boot_is_gone(struct mrw_boot *boot, uint32_t rank);
 bool mrw_boot_has_spoken(struct mrw_boot *boot, uint32_t rank);
 
 /* Joins. The error names the rank(s) and address(es) missing at the timeout, a duplicate rank, different n, version or
- * a foreign or truncated id. On failure *boot is NULL, and all ranks that have come so far fail with the root's text; the shortest
- * timeout of any rank counts. */
+ * a foreign or truncated id. On failure *boot is NULL, and all ranks that have come so far fail, with the same text where one thing went wrong; the
+ * shortest timeout of any rank counts. */
 enum marrow_status mrw_boot_open(struct mrw_boot **boot, const struct marrow_unique_id *id, uint32_t rank, uint32_t nranks,
 				 const struct mrw_boot_options *options);
-/* An exchange by which all ranks learn of all: before it only neighbours are known by name. Once, before swap_fds and make_again_id, and
- * before another thread knows of boot. */
-enum marrow_status mrw_boot_introduce(struct mrw_boot *boot);
 /* all: nranks blocks of bytes, block r from rank r; mine may be that block. Once a rank is known to be dead, at fault or aborted,
  * exchanges fail with MARROW_REMOTE_ERROR; a rank that fails alone (deadline, unequal bytes) tells the others as FAULT. */
 enum marrow_status mrw_boot_allgather(struct mrw_boot *boot, const void *mine, void *all, size_t bytes);
@@ -86,7 +84,7 @@ struct mrw_boot_cost {
 	uint64_t messages, bytes; /* exchanges included */
 	uint32_t rounds;          /* of one exchange */
 	uint32_t links;           /* sockets it keeps */
-	uint32_t links_meeting;   /* and those it had besides while the ranks met */
+	uint32_t sockets_meeting; /* the most it had at a time while the ranks met, those included */
 };
 void mrw_boot_get_cost(const struct mrw_boot *boot, struct mrw_boot_cost *cost);
 /* NULL is allowed. Says nothing: tell BYE first if the leave is orderly. Waits up to 2 s for peers that have not yet taken what

@@ -359,7 +359,6 @@ static enum marrow_status join(struct marrow_comm *comm)
 	enum marrow_status status;
 	bool host = d->runtime->target == MARROW_TARGET_HOST;
 	MRW_TRY_GOTO(mrw_boot_open(&comm->boot, &comm->init.id, comm->rank, comm->nranks, &options));
-	MRW_TRY_GOTO(mrw_boot_introduce(comm->boot));
 	all = calloc(comm->nranks, sizeof *all);
 	if (!all) {
 		status = mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for %u ranks", comm->nranks);

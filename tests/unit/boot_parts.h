@@ -13,11 +13,13 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -28,7 +30,7 @@
 #include "boot_id.h"
 #include "bootstrap.h"
 
-enum { RANKS_MAX = 16, TIMEOUT_MS = 5000, LOG_BYTES = 1 << 16 };
+enum { RANKS_MAX = 100, TIMEOUT_MS = 5000, LOG_BYTES = 1 << 16 };
 
 static uint64_t seed;
 
@@ -57,12 +59,34 @@ struct part {
 	char note[256];
 	uint64_t took_ms;
 	uint64_t dies_ms;  /* processes only: after so long an alarm ends it */
+	bool stops;        /* or only stops it */
+	bool dies_ready;   /* processes only: ends when it has said that it is ready (test_boot_tree.c) */
+	uint32_t files;    /* processes only: so many descriptors may be opened */
 	size_t bytes;      /* of a block */
 	atomic_int *stage; /* for acts that wait for each other */
 };
 
 static struct part *parts;
+static _Thread_local struct part *playing;
 static atomic_int *stage;
+
+static inline void stop_here(int signal)
+{
+	(void)signal;
+	raise(SIGSTOP);
+}
+
+static inline void limit_files(uint32_t more)
+{
+	struct rlimit limit;
+	int fd = 0;
+
+	for (uint32_t unused = 0; unused < more; fd++)
+		unused += fcntl(fd, F_GETFD) < 0;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = (rlim_t)fd;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 static inline void *play(void *argument)
 {
@@ -71,9 +95,14 @@ static inline void *play(void *argument)
 	struct mrw_boot *boot = NULL;
 	uint64_t begin;
 
+	playing = part;
 	sleep_ms(part->delay_ms);
+	if (part->files)
+		limit_files(part->files);
+	if (part->stops)
+		signal(SIGALRM, stop_here);
 	if (part->dies_ms)
-		setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = (suseconds_t)part->dies_ms * 1000},
+		setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {(time_t)(part->dies_ms / 1000), (suseconds_t)(part->dies_ms % 1000) * 1000}},
 			  NULL);
 	if (part->version)
 		mrw_boot_set_wire_version_for_test(part->version);
@@ -146,11 +175,23 @@ static inline void play_threads(uint32_t count)
 	end_capture();
 }
 
+/* Those that stop are ended when all others have. */
+static inline void await_processes(const pid_t *children, uint32_t count, int here)
+{
+	for (int stops = 0; stops < 2; stops++)
+		for (uint32_t i = 0; i < count; i++) {
+			if ((int)i == here || parts[i].stops != stops)
+				continue;
+			if (stops)
+				kill(children[i], SIGKILL);
+			waitpid(children[i], NULL, 0);
+		}
+}
+
 /* Part `here` plays in this process, which made the id; -1: none. Children that kill themselves are no failure of the test. */
 static inline void play_processes(uint32_t count, int here)
 {
 	pid_t children[RANKS_MAX];
-	int how;
 
 	begin_capture();
 	for (uint32_t i = 0; i < count; i++) {
@@ -164,9 +205,7 @@ static inline void play_processes(uint32_t count, int here)
 	}
 	if (here >= 0)
 		play(&parts[here]);
-	for (uint32_t i = 0; i < count; i++)
-		if ((int)i != here)
-			waitpid(children[i], &how, 0);
+	await_processes(children, count, here);
 	end_capture();
 }
 
@@ -222,7 +261,6 @@ static inline enum marrow_status act_exchange(struct part *part, struct mrw_boot
 	char begin[32];
 	struct mrw_boot_event event;
 
-	MRW_TRY(mrw_boot_introduce(boot));
 	snprintf(begin, sizeof begin, "rank %u (", part->nranks - 1);
 	if (strncmp(mrw_boot_name(boot, part->nranks - 1), begin, strlen(begin)))
 		return mrw_fail(MARROW_INTERNAL_ERROR, "name \"%s\"", mrw_boot_name(boot, part->nranks - 1));
@@ -319,6 +357,65 @@ static inline void play_env_at(const char *root, uint32_t n)
 		waitpid(children[i], NULL, 0);
 	end_capture();
 	assert_all(n, MARROW_SUCCESS);
+}
+
+/* Rank i is number i to come, unless the machine is slow: what is asserted holds in any order. */
+static inline void prepare_in_order(uint32_t count, uint32_t nranks)
+{
+	prepare(count, nranks, NULL);
+	for (uint32_t r = 1; r < count; r++)
+		parts[r].delay_ms = 10 * r;
+}
+
+/* The text of part r names rank `rank`. */
+static inline void assert_names(uint32_t r, uint32_t rank)
+{
+	char name[16];
+	const char *found;
+
+	snprintf(name, sizeof name, "rank %u", rank);
+	for (found = strstr(parts[r].text, name); found && strspn(found + strlen(name), "0123456789"); found = strstr(found + 1, name))
+		;
+	if (!found)
+		print_message("rank %u: \"%s\" does not name rank %u\n", r, parts[r].text, rank);
+	assert_non_null(found);
+}
+
+static inline void assert_one_text(uint32_t count, uint32_t but, enum marrow_status status, const char *wanted)
+{
+	uint32_t first = but == 0 ? 1 : 0;
+
+	for (uint32_t r = 0; r < count; r++) {
+		if (r == but)
+			continue;
+		if (parts[r].status != status || strcmp(parts[r].text, parts[first].text))
+			print_message("rank %u: %s\n", r, parts[r].text);
+		assert_int_equal(parts[r].status, status);
+		assert_string_equal(parts[r].text, parts[first].text);
+		assert_contains(parts[r].text, wanted);
+	}
+}
+
+/* Plays all by environment, so that the root is a process that can end. */
+static inline void play_with_root(uint32_t count)
+{
+	pid_t children[RANKS_MAX];
+	char root[64];
+
+	abandon_id();
+	snprintf(root, sizeof root, "127.0.0.1:%u", free_port());
+	begin_capture();
+	for (uint32_t r = count; r-- > 0;) { /* the root last, for its time runs out */
+		snprintf(parts[r].note, sizeof parts[r].note, "%s", root);
+		parts[r].delay_ms = r ? 100 + 2 * r : 0;
+		children[r] = fork();
+		if (!children[r]) {
+			play_env(&parts[r]);
+			_exit(0);
+		}
+	}
+	await_processes(children, count, -1);
+	end_capture();
 }
 
 /* First of all: the seed, and memory for the parts. */

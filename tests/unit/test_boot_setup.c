@@ -1,6 +1,6 @@
 /* How ranks meet, and what they are told when they cannot: strangers at the door, wrong ranks, sizes, versions and ids, deaths and
  * deadlines. */
-#include "boot_parts.h"
+#include "boot_hands.h"
 
 #include <arpa/inet.h>
 #include <endian.h>
@@ -173,8 +173,8 @@ static void names_unequal_versions(void **state)
 	parts[2].delay_ms = 50;
 	play_threads(3);
 	assert_all(3, MARROW_MISMATCH);
-	assert_contains(parts[0].text, "version 10");
-	assert_contains(parts[0].text, "version 4");
+	assert_contains(parts[0].text, "version 11");
+	assert_contains(parts[0].text, "version 5");
 	assert_string_equal(parts[0].text, parts[1].text);
 	assert_string_equal(parts[0].text, parts[2].text);
 }
@@ -194,41 +194,20 @@ static void death_in_set_up_is_told_to_all(void **state)
 	assert_string_equal(parts[0].text, parts[3].text);
 }
 
-/* A rank that joins and then does nothing; it listens nowhere. */
-static int join_and_idle(uint32_t rank, uint32_t nranks)
-{
-	struct mrw_boot_id id;
-	struct mrw_addr nowhere = {.family = 4, .port_be = {0, 1}, .bytes = {127, 0, 0, 1}};
-	struct mrw_hello hello = {.version_le = htole32(MRW_BOOT_WIRE_VERSION),
-				  .kind_le = htole32(MRW_HELLO_JOIN),
-				  .nranks_le = htole32(nranks),
-				  .from_le = htole32(rank),
-				  .patience_ms_le = htole32(TIMEOUT_MS),
-				  .member = {.host = "idler", .addrs = {nowhere}}};
-	struct mrw_conn conn;
-	int fd = dial_root();
-
-	memcpy(&id, parts[0].id.bytes, sizeof id);
-	memcpy(hello.key, id.key, sizeof hello.key);
-	mrw_conn_start(&conn, fd, NULL, 0);
-	assert_true(mrw_conn_push(&conn, MRW_FRAME_HELLO, 0, &hello, sizeof hello));
-	return fd;
-}
-
 static void names_missing_links(void **state)
 {
-	int fd;
+	struct idler idler;
 
 	(void)state;
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		prepare(2, 2, NULL);
 		parts[0].rank = rank;
 		parts[0].timeout_ms = 200;
-		fd = join_and_idle(1 - rank, 2);
+		begin_idler(&idler, 1 - rank, 2, &nowhere);
 		play_threads(1);
-		close(fd);
+		pthread_join(idler.thread, NULL);
 		assert_int_equal(parts[0].status, MARROW_TIMEOUT);
-		assert_contains(parts[0].text, rank ? "rank 0 (idler, pid 0, 127.0.0.1) did not connect here"
+		assert_contains(parts[0].text, rank ? "rank 0 (byhand, pid 0, 127.0.0.1) did not connect here"
 						    : "did not answer at 127.0.0.1:1 (Connection refused)");
 	}
 }

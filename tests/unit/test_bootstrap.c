@@ -102,7 +102,6 @@ static enum marrow_status swap_with(struct part *part, struct mrw_boot *boot, ui
 
 static enum marrow_status act_swap(struct part *part, struct mrw_boot *boot)
 {
-	MRW_TRY(mrw_boot_introduce(boot));
 	MRW_TRY(swap_with(part, boot, 1, 0));
 	if (part->rank == 1)
 		sleep_ms(20);
@@ -129,7 +128,6 @@ static enum marrow_status act_swap_dead(struct part *part, struct mrw_boot *boot
 	int received;
 	enum marrow_status status;
 
-	MRW_TRY(mrw_boot_introduce(boot));
 	if (part->rank == 1)
 		_exit(0);
 	status = mrw_boot_swap_fds(boot, &peer, 1, STDIN_FILENO, &received);
