@@ -43,7 +43,7 @@ struct sim_cluster {
 	double channels;                   /* the library's cap */
 	double rails;                      /* 1: in the innermost level NIC number k of all hosts is on switches of its own */
 	double socket_us, socket_gb_s;     /* a message of the bootstrap, one way; of a host, 0: no bound */
-	double join_us;                    /* what the root does for a rank that joins */
+	double join_us;                    /* what a rank does for one that joins through it or links to it */
 	uint32_t nlevels, nlates, nothers;
 	struct sim_level level[SIM_LEVELS]; /* inner first */
 	struct sim_late late[SIM_LATES];

@@ -48,8 +48,8 @@ static void head(const struct sim_report *r, const struct sim_row *row, FILE *fi
 	fprintf(file, "\n%s%s%s, %u ranks, %s: %u peers a rank, %u queue pairs%s%s\n", sim_func_name(row->call.func),
 		differ ? " with blocks as " : "", differ ? r->counts : "", row->ranks,
 		row->call.schedule->name, p->peers, p->queue_pairs, p->paper ? "; on paper only: " : "", p->paper ? p->why : "");
-	fprintf(file, "bootstrap: %.1f ms (joining %.1f, connecting %.1f, %u exchanges of %u rounds %.1f); a rank sends %llu messages, %.3g MB and has %u sockets; the root "
-		      "%u more, and sends %.3g MB\n", b->us / 1000, b->join_us / 1000, b->links_us / 1000, b->exchanges, b->rounds, b->exchanges_us / 1000,
+	fprintf(file, "bootstrap: %.1f ms (joining %.1f, connecting %.1f, %u exchanges of %u rounds %.1f); a rank sends up to %llu messages, %.3g MB and has %u sockets; the root "
+		      "up to %u more, and sends %.3g MB\n", b->us / 1000, b->join_us / 1000, b->links_us / 1000, b->exchanges, b->rounds, b->exchanges_us / 1000,
 		(unsigned long long)b->rank_messages, (double)b->rank_bytes / 1e6, b->sockets, b->root_sockets, (double)b->root_bytes / 1e6);
 	fprintf(file, "%8s %12s %9s %9s %7s %8s %8s %10s %12s", "bytes", "us", "first us", "bus GB/s", "rounds", "channels", "chunk", "arena MiB",
 		"NIC messages");
