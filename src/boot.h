@@ -74,7 +74,7 @@ struct mrw_boot {
 uint32_t mrw_boot_neighbours(uint32_t rank, uint32_t nranks, uint32_t neighbours[MRW_BOOT_LINKS_MAX]);
 /* NULL: not a neighbour. */
 struct mrw_boot_link *mrw_boot_link_to(struct mrw_boot *boot, uint32_t rank);
-/* Fills members and names; table: nranks members, those that are not known yet all zeros. */
+/* Fills members and names; table: nranks members. */
 enum marrow_status mrw_boot_set_members(struct mrw_boot *boot, const struct mrw_boot_member *table);
 
 /* boot_setup.c: meets all ranks; on success all links are up. */

@@ -12,7 +12,8 @@
 enum {
 	SETTLE_MS = 1000, /* for the last word up and down the tree */
 	LATE_MS = 20,
-	LATE_MAX_MS = 2000
+	LATE_MAX_MS = 2000,
+	LOOKS = 64
 };
 
 void mrw_setup_name(char name[MRW_BOOT_NAME_BYTES], uint32_t rank, const struct mrw_boot_member *member,
@@ -186,6 +187,19 @@ static enum marrow_status hear_link(struct mrw_setup *setup, uint32_t i)
 	return MARROW_SUCCESS;
 }
 
+/* What came while this rank was stopped is not late: time is judged as of a look that finds nothing, or of one in LOOKS, for something may come
+ * without end. */
+static void note_look(struct mrw_setup *setup, uint64_t now, uint64_t until_ms)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < setup->set.count; i++)
+		found = found || setup->set.fds[i].revents;
+	setup->looks = found ? setup->looks + 1 : 0;
+	if (!found || setup->looks % LOOKS == 0)
+		setup->looked_ms = now < until_ms ? now : until_ms;
+}
+
 static void wait_for_events(struct mrw_setup *setup, uint64_t until_ms)
 {
 	uint64_t now = mrw_boot_now_ms();
@@ -194,6 +208,7 @@ static void wait_for_events(struct mrw_setup *setup, uint64_t until_ms)
 		until_ms = now;
 	mrw_pollset_wait(&setup->set, until_ms);
 	now = mrw_boot_now_ms();
+	note_look(setup, now, until_ms);
 	if (now > until_ms + LATE_MS)
 		setup->late_ms += now - until_ms;
 	if (setup->late_ms > LATE_MAX_MS)

@@ -29,6 +29,8 @@ struct mrw_setup {
 	struct mrw_pollset set;
 	uint64_t deadline_ms;
 	uint64_t late_ms;       /* that this rank was woken later than it asked for: others may have been, too */
+	uint64_t looked_ms;     /* until then all that has come is served: what is missing then is late. This rank may have slept since */
+	uint32_t looks;         /* in a row that found something */
 
 	uint32_t place;         /* in the tree */
 	struct mrw_below *below;

@@ -209,7 +209,7 @@ static enum marrow_status fail_children(struct mrw_setup *setup, const char *wha
 /* since_ms: when time was up. */
 static enum marrow_status check_links(struct mrw_setup *setup, uint64_t since_ms, uint64_t *until_ms)
 {
-	uint64_t now = mrw_boot_now_ms(), ready_ms = since_ms + (uint64_t)(1 + height(setup->place, setup->boot->nranks)) * MRW_BOOT_REPORT_MS;
+	uint64_t now = setup->looked_ms, ready_ms = since_ms + (uint64_t)(1 + height(setup->place, setup->boot->nranks)) * MRW_BOOT_REPORT_MS;
 	char who[MRW_ERROR_TEXT_BYTES / 2];
 
 	list_children(setup, false, who, sizeof who);
@@ -229,7 +229,7 @@ static enum marrow_status check_links(struct mrw_setup *setup, uint64_t since_ms
 
 enum marrow_status mrw_tree_check(struct mrw_setup *setup, uint64_t *until_ms)
 {
-	uint64_t now = mrw_boot_now_ms(), since_ms = setup->deadline_ms + setup->late_ms;
+	uint64_t now = setup->looked_ms, since_ms = setup->deadline_ms + setup->late_ms;
 	uint32_t levels = height(0, setup->boot->nranks) + depth(setup->place);
 
 	*until_ms = since_ms;

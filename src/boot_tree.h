@@ -17,7 +17,7 @@ struct mrw_setup;
 
 enum {
 	MRW_BOOT_FANOUT = 8,
-	MRW_BOOT_GUESTS = 32, /* most on their way from the root to their parents: others wait in its backlog */
+	MRW_BOOT_GUESTS = 32, /* on their way from the root to their parents, but for those that take long: others wait in its backlog */
 	MRW_BOOT_REPORT_MS = 250
 };
 

@@ -70,7 +70,7 @@ enum marrow_status mrw_boot_set_members(struct mrw_boot *boot, const struct mrw_
 			if (member->addrs[a].family != 4 && member->addrs[a].family != 6)
 				memset(&member->addrs[a], 0, sizeof member->addrs[a]);
 		if (!table[i].pid_le && !table[i].host[0])
-			continue; /* not known yet */
+			continue; /* "rank 3" */
 		mrw_conn_copy_text(member->host, sizeof member->host, table[i].host, sizeof table[i].host - 1);
 		snprintf(boot->names[i], sizeof boot->names[i], "rank %u (%s, pid %u, %s)", i, member->host,
 			 le32toh(member->pid_le), mrw_addr_text(&member->addrs[0], false, text));

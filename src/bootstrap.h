@@ -4,7 +4,7 @@
  * that made the id enters first; each rank dials it, it checks key, version, size and rank, and answers with a place in a tree of ranks, by
  * which failures and at last a table of all ranks are told. Then every rank connects to its neighbours (r +- 2^k) mod n and holds sockets to these
  * only; all-gather and barrier run over them in ceil(log2 n) rounds (dissemination). A rank sends O(log n) messages, the root a short one to each
- * besides; while they meet none holds more than its neighbours' sockets and a fixed number of others. No thread is started; after open nothing runs
+ * besides; while they meet none holds more than its neighbours' sockets and, as a rule, a fixed number of others. No thread is started; after open nothing runs
  * unless called.
  * A connection that does not show the key within 2 s is dropped and logged; it neither joins nor stalls anything.
  * The key travels in the clear: it keeps out accidents, scanners and other jobs, not someone who reads the wire.
