@@ -50,7 +50,7 @@ enum marrow_status marrow_mem_alloc(void **memory, size_t bytes, enum marrow_tar
 	return MARROW_SUCCESS;
 }
 
-enum marrow_status marrow_mem_free(void *memory)
+static enum marrow_status mem_free(void *memory, bool swept)
 {
 	struct buffer *b, **at = &buffers;
 	if (!memory)
@@ -60,18 +60,28 @@ enum marrow_status marrow_mem_free(void *memory)
 		at = &(*at)->next;
 	b = *at;
 	uint32_t holders = b ? b->holders : 0;
+	int32_t device = b ? b->device : -1;
 	if (b && holders == 0)
 		*at = b->next;
 	pthread_mutex_unlock(&buffers_lock);
 	if (!b)
 		return mrw_fail(MARROW_INVALID_ARGUMENT, "marrow_mem_free: %p is nothing that marrow_mem_alloc() gave (freed twice, or the middle of a "
 				"buffer?)", memory);
+	if (holders > 0 && !swept) { /* of a communicator that is destroyed and whose operations have left by now, perhaps */
+		mrw_comm_sweep(device);
+		return mem_free(memory, true);
+	}
 	if (holders > 0)
 		return mrw_fail(MARROW_INVALID_USAGE, "marrow_mem_free: %p is registered as %u window%s: marrow_window_deregister() first, or destroy the "
-				"communicator", memory, holders, holders == 1 ? "" : "s");
+				"communicator and let its operations leave", memory, holders, holders == 1 ? "" : "s");
 	b->runtime->buffer_free(&b->memory, b->device);
 	free(b);
 	return MARROW_SUCCESS;
+}
+
+enum marrow_status marrow_mem_free(void *memory)
+{
+	return mem_free(memory, false);
 }
 
 enum marrow_status mrw_buffer_hold(struct mrw_device *d, const char *call, const void *memory, uint64_t bytes, struct mrw_arena *offer)

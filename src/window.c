@@ -3,16 +3,18 @@
 
 #include "collectives/schedule.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 enum { REASON_BYTES = 320 };
+enum kind { REGISTER = 1, DEREGISTER };
 
 /* What a rank brings to a registration, or why it cannot take part; and, later, how far it got. */
 struct offer {
 	uint32_t status;
-	uint32_t reserved;
+	uint32_t kind;           /* enum kind: of the call */
 	uint64_t id;             /* of the window; 0: none */
 	uint64_t offset;         /* of the window in its buffer */
 	struct mrw_arena arena;  /* the buffer */
@@ -30,17 +32,25 @@ static bool has_effect(const struct marrow_comm *comm)
 	return comm->nranks > 1 && comm->hosts == 1;
 }
 
-/* All ranks hand in an offer, with what became of their part; all fail if one did, a rank that did in its own words, others in the first one's. */
-static enum marrow_status agree(struct marrow_comm *comm, enum marrow_status status, struct offer *mine, struct offer *all)
+/* All ranks hand in an offer, with what became of their part; all fail if one did, a rank that did in its own words, others in the first one's. Whatever
+ * comes of it, ranks number their next registration alike. */
+static enum marrow_status agree(struct marrow_comm *comm, const char *call, enum marrow_status status, struct offer *mine, struct offer *all)
 {
 	mine->status = status;
 	if (status != MARROW_SUCCESS)
 		snprintf(mine->reason, sizeof mine->reason, "%.*s", REASON_BYTES - 1, mrw_error_text());
-	MRW_TRY(mrw_comm_exchange(comm, mine, all, sizeof *mine));
+	enum marrow_status heard = mrw_comm_exchange(comm, mine, all, sizeof *mine);
 	if (status != MARROW_SUCCESS)
 		mrw_error_set_text(mine->reason);
+	if (heard != MARROW_SUCCESS)
+		return status != MARROW_SUCCESS ? status : heard;
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		comm->window_ids = all[r].id > comm->window_ids ? all[r].id : comm->window_ids;
 	for (uint32_t r = 0; status == MARROW_SUCCESS && r < comm->nranks; r++)
-		if (all[r].status != MARROW_SUCCESS)
+		if (all[r].kind != mine->kind)
+			status = mrw_fail(MARROW_MISMATCH, "%s: rank %u calls it, %s the other one of marrow_window_register() and _deregister()", call,
+					  comm->rank, rank_name(comm, r));
+		else if (all[r].status != MARROW_SUCCESS)
 			status = mrw_fail(MARROW_REMOTE_ERROR, "%s failed (%s): %s", rank_name(comm, r), marrow_status_string((enum marrow_status)all[r].status),
 					  all[r].reason);
 	return status;
@@ -95,14 +105,35 @@ static void drop(struct marrow_comm *comm, struct marrow_window *w)
 	free(w);
 }
 
+/* Ranks whose buffers come as descriptors: those in other processes. */
+static uint32_t strangers(const struct marrow_comm *comm, uint32_t *others)
+{
+	uint32_t count = 0;
+	for (uint32_t r = 0; has_effect(comm) && r < comm->nranks; r++)
+		if (r != comm->rank && !(comm->siblings >> r & 1))
+			others[count++] = r;
+	return count;
+}
+
+/* Whether as many descriptors as will come can be had: who lacks one while they come is the end of the communicator. */
+static enum marrow_status try_room(const struct marrow_comm *comm, const char *call, int fd)
+{
+	uint32_t others[MRW_MAX_RANKS], count = strangers(comm, others), had = 0;
+	int copies[MRW_MAX_RANKS];
+	while (had < count && (copies[had] = fcntl(fd, F_DUPFD_CLOEXEC, 3)) >= 0)
+		had++;
+	enum marrow_status status = had == count ? MARROW_SUCCESS : mrw_fail_errno(MARROW_SYSTEM_ERROR, "%s: no descriptors for the buffers of %u "
+		"ranks; raise the file limit with ulimit -n", call, count);
+	while (had > 0)
+		close(copies[--had]);
+	return status;
+}
+
 /* fds[r]: a descriptor of rank r's buffer; stays as it is where none is needed. */
 static enum marrow_status swap_fds(struct marrow_comm *comm, int mine, int *fds)
 {
-	uint32_t others[MRW_MAX_RANKS], count = 0;
+	uint32_t others[MRW_MAX_RANKS], count = strangers(comm, others);
 	int received[MRW_MAX_RANKS];
-	for (uint32_t r = 0; r < comm->nranks; r++)
-		if (r != comm->rank && !(comm->siblings >> r & 1))
-			others[count++] = r;
 	if (count == 0)
 		return MARROW_SUCCESS;
 	MRW_TRY(mrw_boot_swap_fds(comm->boot, others, count, mine, received));
@@ -152,9 +183,9 @@ static enum marrow_status share(struct marrow_comm *comm, const char *call, stru
 	for (uint32_t r = 0; r < comm->nranks; r++)
 		fds[r] = -1;
 	/* Ranks of one process map each other's memory in place: nobody may leave, and let go of it, before all are past this. */
-	enum marrow_status status = agree(comm, swap_fds(comm, mine->arena.fd, fds), mine, all);
+	enum marrow_status status = agree(comm, call, swap_fds(comm, mine->arena.fd, fds), mine, all);
 	if (status == MARROW_SUCCESS)
-		status = agree(comm, map_peers(comm, call, w, theirs, fds), mine, all);
+		status = agree(comm, call, map_peers(comm, call, w, theirs, fds), mine, all);
 	for (uint32_t r = 0; r < comm->nranks; r++)
 		if (fds[r] >= 0)
 			close(fds[r]);
@@ -170,9 +201,12 @@ static enum marrow_status enroll(struct marrow_comm *comm, const char *call, voi
 	memset(&mine, 0, sizeof mine);
 	mine.arena.fd = -1;
 	enum marrow_status status = make(comm, call, buffer, bytes, out, &w, &mine.arena);
+	if (status == MARROW_SUCCESS)
+		status = try_room(comm, call, mine.arena.fd);
+	mine.kind = REGISTER;
 	mine.id = comm->window_ids + 1;
 	mine.offset = w ? (uint64_t)(w->memory - mine.arena.base) : 0;
-	status = agree(comm, status, &mine, offers);
+	status = agree(comm, call, status, &mine, offers);
 	for (uint32_t r = 0; status == MARROW_SUCCESS && r < comm->nranks; r++)
 		if (offers[r].id != mine.id)
 			status = mrw_fail(MARROW_MISMATCH, "%s: it is the registration number %llu of rank %u, %llu of %s: all ranks make the same ones", call,
@@ -181,7 +215,6 @@ static enum marrow_status enroll(struct marrow_comm *comm, const char *call, voi
 		status = share(comm, call, w, &mine, offers);
 	if (w)
 		comm->device.runtime->arena_seal(&comm->device, &mine.arena);
-	comm->window_ids++;
 	if (status == MARROW_SUCCESS) {
 		w->next = comm->windows;
 		comm->windows = w;
@@ -225,9 +258,10 @@ static enum marrow_status part(struct marrow_comm *comm, const char *call, const
 {
 	struct offer mine, all[MRW_MAX_RANKS];
 	memset(&mine, 0, sizeof mine);
+	mine.kind = DEREGISTER;
 	mine.id = w ? w->id : 0;
 	enum marrow_status status = known ? MARROW_SUCCESS : mrw_fail(MARROW_INVALID_ARGUMENT, "%s: no window of this communicator (deregistered twice?)", call);
-	MRW_TRY(agree(comm, status, &mine, all));
+	MRW_TRY(agree(comm, call, status, &mine, all));
 	for (uint32_t r = 0; r < comm->nranks; r++)
 		if (all[r].id != mine.id)
 			return mrw_fail(MARROW_MISMATCH, "%s: rank %u gives up its registration number %llu, %s its number %llu (0: NULL)", call, comm->rank,

@@ -162,7 +162,7 @@ MARROW_API enum marrow_status marrow_group_end(void);
 MARROW_API enum marrow_status marrow_group_fail(enum marrow_status status);
 
 /* Memory of the CUDA device current at the call that is best suited to be a buffer (shareable, registrable, within reach of the process's other
- * devices with peer access); of the host target: whole pages, which forked children share. Buffers need not come from here. target AUTO: as for init. bytes > 0, rounded
+ * devices with peer access); of the host target: whole pages, which forked children share, and a descriptor. Buffers need not come from here. target AUTO: as for init. bytes > 0, rounded
  * up to whole pages of the target; contents are undefined. Free with marrow_mem_free() only, when nothing uses the memory any more (it waits for
  * nothing, and refuses what is registered as a window, <marrow/window.h>); NULL is allowed there. Any thread. */
 MARROW_API enum marrow_status marrow_mem_alloc(void **memory, size_t bytes, enum marrow_target target);

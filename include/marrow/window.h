@@ -8,8 +8,8 @@
  * of 16 bytes; elsewhere, in small calls and over several hosts calls work as they do without.
  *
  * Both functions are collective: all ranks of the communicator call them, in the same order among its other calls, outside of groups, and wait for
- * each other on the host. Enqueue nothing on the communicator from other threads meanwhile. A capture in which a call was recorded before the first
- * registration is not to be replayed beside a call that was made after it: that is another call (MARROW_MISMATCH). */
+ * each other on the host. Enqueue nothing on the communicator from other threads meanwhile. Calls that were captured while there were windows, and those
+ * that were captured while there were none, are different calls (MARROW_MISMATCH): replay either on all ranks, not beside calls made afresh. */
 #ifndef MARROW_WINDOW_H
 #define MARROW_WINDOW_H
 
@@ -25,13 +25,15 @@ struct marrow_window;
 /* buffer: bytes > 0 of memory from marrow_mem_alloc() (a part of it, if you like), of the communicator's device; each rank's own size. While it is
  * registered marrow_mem_free() refuses it. A communicator has at most 32 windows at once; the same memory may be in several of them, and in several
  * communicators. The memory counts as the user's; mapping it takes addresses of each rank, no memory.
- * If any rank cannot take part, all ranks fail alike and by name, nothing is registered and the communicator goes on; *window is NULL then.
+ * If any rank cannot take part, all ranks fail alike and by name, nothing is registered and the communicator goes on; *window is NULL then. Of what a
+ * rank is refused before it looks for the others (in a group, on a dead or busy communicator) they learn at the deadline only.
  * After a failure or an abort of the communicator a peer may still write to the buffer until it notices: its contents are undefined until all
  * ranks have destroyed the communicator. */
 MARROW_API enum marrow_status marrow_window_register(struct marrow_comm *comm, void *buffer, size_t bytes, struct marrow_window **window);
-/* Waits until this rank's operations are done, then for all ranks, and undoes it; all ranks name windows that they registered together. Captured
- * calls may be replayed afterwards: they go the usual way again. Of a communicator that has failed the window goes without waiting for the others.
- * Windows that are left at marrow_comm_destroy() go with it. NULL is allowed if all ranks pass it. */
+/* Waits until this rank's operations are done (replays of graphs must be over, on all ranks, before), then for all ranks, and undoes it; all ranks name
+ * windows that they registered together. Captured calls may be replayed afterwards: they go the usual way again. Of a communicator that has failed
+ * the window goes without waiting for the others; MARROW_TIMEOUT: its operations have not left, and the window goes when they have and the
+ * communicator is destroyed. Windows that are left at marrow_comm_destroy() go with it. NULL is allowed if all ranks pass it. */
 MARROW_API enum marrow_status marrow_window_deregister(struct marrow_comm *comm, struct marrow_window *window);
 
 #ifdef __cplusplus

@@ -2,7 +2,7 @@
  *
  * Packets: mrw_packet_send() to mrw_packets_to(), no order among them; where mrw_spans(), mrw_packets_push() after a team sync. Chunks: store
  * into mrw_staging_to() of this round and mrw_stage_note() them, then mrw_rounds_publish(): everything stored in the round is
- * visible to whoever sees the counter. A body stores nowhere else and reads only its own arena; it waits for packets, rounds and opening
+ * visible to whoever sees the counter. A body stores nowhere else, but for results to outputs that their ranks offer (device/window.h), and reads only its own arena and buffers; it waits for packets, rounds and opening
  * lines, and the functions here for room in send queues and outbox. Across hosts an operation ends with mrw_rounds_drain(): nothing of it is on its way to a rank that left it.
  *
  * The round counter of a channel is data flag and credit in one (device/wire.h says why that is enough). */

@@ -1,4 +1,4 @@
-/* transfers.cu - the kernel that makes transfers; compiled twice like reducers.cu. */
+/* transfers.cu - the kernel that makes transfers; compiled twice: as it is, and with -DMRW_FAR=1 for communicators that span hosts. */
 #define MRW_TRANSFERS 1
 #define MRW_COPY_LARGE 8u
 

@@ -112,7 +112,7 @@ static enum marrow_status arena_wrap(struct mrw_arena *arena, uint8_t *base, uin
 	struct shared *s = calloc(1, sizeof *s);
 	if (!s) {
 		munmap(base, bytes);
-		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for an arena's record");
+		return mrw_fail(MARROW_OUT_OF_MEMORY, "out of memory for the record of shared memory");
 	}
 	s->base = base;
 	s->mapped = bytes;
@@ -182,12 +182,12 @@ static enum marrow_status host_arena_map(struct mrw_device *d, const struct mrw_
 		if (arena_take(theirs))
 			return MARROW_SUCCESS;
 		mine->base = NULL;
-		return mrw_fail(MARROW_REMOTE_ERROR, "a rank of this process gave its arena up during init: see its message");
+		return mrw_fail(MARROW_REMOTE_ERROR, "a rank of this process gave its memory up meanwhile: see its message");
 	}
 	void *p = mmap(NULL, page_round(theirs->bytes), PROT_READ | PROT_WRITE, MAP_SHARED, theirs->fd, 0);
 	mine->base = NULL;
 	if (p == MAP_FAILED)
-		return mrw_fail_errno(MARROW_OUT_OF_MEMORY, "cannot map a peer's arena of %llu bytes", (unsigned long long)theirs->bytes);
+		return mrw_fail_errno(MARROW_OUT_OF_MEMORY, "cannot map a peer's memory of %llu bytes", (unsigned long long)theirs->bytes);
 	return arena_wrap(mine, p, page_round(theirs->bytes));
 }
 

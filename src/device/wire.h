@@ -1,6 +1,6 @@
 /* wire.h - every word that another rank can see.
  *
- * An arena is the one block of memory a rank shares: mapped by the ranks of its host, written by the NIC for all others. It starts with struct mrw_control and is
+ * An arena is the one block of memory a rank shares, but for buffers that users register: mapped by the ranks of its host, written by the NIC for all others. It starts with struct mrw_control and is
  * followed by packet slots and staging, whose place mrw_layout_make() yields. Each remotely written byte belongs for life to one
  * (format, channel, writer): packets never overlay staging, so a payload never looks like a flag.
  *
@@ -89,7 +89,8 @@ struct mrw_greeting {
 };
 MRW_STATIC_ASSERT(sizeof(struct mrw_greeting) == 96, "whole sectors");
 
-/* A window of a communicator on one host: where this rank has it mapped. Written by the owner's host while none of its kernels runs, read by its kernels. */
+/* A window of a communicator on one host: where this rank has it mapped. Written by the owner's host while no kernel uses it: its id has not been said
+ * yet, or all operations are over. */
 struct mrw_window {
 	uint64_t id;                  /* never used again in this communicator; 0: none */
 	uint8_t *base[MRW_MAX_NEAR];  /* of rank p's buffer; the owner's own is where the user sees it */
@@ -438,7 +439,7 @@ MRW_PURE uint64_t *mrw_round_at(const struct mrw_layout *l, uint8_t *arena, uint
 	return (uint64_t *)(void *)(arena + mrw_round_offset(l, channel, slot));
 }
 
-/* CUDA kernels are compiled twice: without everything about other hosts, and (-DMRW_FAR=1) with it, for communicators that span hosts. It costs
+/* CUDA kernels are compiled more than once: without everything about other hosts, and (-DMRW_FAR=1) with it, for communicators that span hosts. It costs
  * registers and stack that the others need not pay. */
 #ifndef MRW_FAR
 #define MRW_FAR !MRW_ON_CUDA

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { BYTES = 4 << 20, COUNT = 200000, INIT_MS = 60000, LEARN_MS = 2000, FEW = 64 };
@@ -170,6 +171,25 @@ static void run(const char *what, enum marrow_target target, uint32_t size, void
 	expect_true(name, crew_end(&crew, killed) == 0);
 }
 
+/* Rank 1 has one left, too few for what it is to receive. */
+static void short_of_descriptors(struct crew_member *self, struct land *land)
+{
+	struct marrow_window *w = NULL;
+	struct rlimit limit, fewer;
+	bool poor = self->rank == 1;
+	int next = dup(STDERR_FILENO);
+	close(next);
+	getrlimit(RLIMIT_NOFILE, &limit);
+	fewer = limit;
+	fewer.rlim_cur = (rlim_t)next + 1;
+	if (poor && setrlimit(RLIMIT_NOFILE, &fewer) != 0)
+		crew_fail(self, "cannot limit descriptors");
+	enum marrow_status status = marrow_window_register(self->comm, land->memory, BYTES, &w);
+	want(self, "no descriptors", status, poor ? MARROW_SYSTEM_ERROR : MARROW_REMOTE_ERROR, poor ? "descriptor|ulimit -n" : "rank 1|ulimit -n");
+	if (poor)
+		setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 /* Calls that are wrong on one rank fail on all, and what was before goes on. */
 static void refused(struct crew_member *self)
 {
@@ -199,6 +219,9 @@ static void refused(struct crew_member *self)
 	w = NULL;
 	ONE_ODD("nowhere to put it", (self->comm, land.memory, BYTES, NULL), (self->comm, land.memory, BYTES, &w), "window is NULL");
 #undef ONE_ODD
+	short_of_descriptors(self, &land);
+	want(self, "one registers, one gives up", odd ? marrow_window_register(self->comm, land.memory, BYTES, &w) : marrow_window_deregister(self->comm, NULL),
+	     MARROW_MISMATCH, "the other one of");
 	good(self, "after all that", act_done(&act, &land.ground, self->comm));
 	good(self, "register", marrow_window_register(self->comm, land.memory, BYTES, &w));
 	good(self, "again, a part", marrow_window_register(self->comm, land.memory + 4096, 4096, &other));
