@@ -31,7 +31,7 @@ MRW_DEV struct mrw_sum mrw_sum_of(const struct mrw_team *team, uint32_t channel,
 	s.rank = a->rank;
 	s.nranks = s.divisor = a->nranks;
 	s.first = NULL;
-	s.direct = mrw_has_windows(a) ? team->direct : NULL;
+	s.direct = mrw_has_windows(a) ? mrw_team_direct(team) : NULL;
 	s.out = a->out + (mrw_has_shares(a->call.func) ? block.offset : 0) + chunk.offset;
 	if (mrw_is_sender(a))
 		s.out = mrw_sum_slot(a, s, (a->call.root + a->nranks - a->rank) % a->nranks);

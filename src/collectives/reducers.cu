@@ -12,15 +12,23 @@
 #include "reduce_tree.h"
 #endif
 
+#if MRW_WINDOWS
+#define MRW_DIRECT_MEMORY __shared__ uint8_t *direct[MRW_MAX_NEAR];
+#define MRW_DIRECT , direct
+#else
+#define MRW_DIRECT_MEMORY
+#define MRW_DIRECT
+#endif
+
 /* signals: threads at the block's end that are its signal warp. */
 #define MRW_KERNEL(name, call, threads, signals) \
 	static __global__ void __launch_bounds__(threads, MRW_BLOCKS_PER_SM) \
 	name(const __grid_constant__ struct mrw_args args) \
 	{ \
 		__shared__ uint32_t dismissed; \
-		__shared__ uint8_t *direct[MRW_MAX_NEAR]; \
+		MRW_DIRECT_MEMORY \
 		mrw_await_predecessor(); \
-		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), (signals) == 0, &dismissed, direct}; \
+		struct mrw_team team = {threadIdx.x, blockDim.x - (signals), (signals) == 0, &dismissed MRW_DIRECT}; \
 		call(&team, blockIdx.x, &args); \
 	}
 #if MRW_WINDOWS

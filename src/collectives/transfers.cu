@@ -10,7 +10,7 @@ mrw_transfers_kernel(const __grid_constant__ struct mrw_transfers transfers)
 {
 	__shared__ uint32_t told;
 	mrw_await_predecessor();
-	struct mrw_team team = {threadIdx.x, blockDim.x, true, &told, NULL};
+	struct mrw_team team = {threadIdx.x, blockDim.x, true, &told};
 	mrw_move_transfers(&team, blockIdx.x, &transfers.a);
 }
 

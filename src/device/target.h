@@ -42,6 +42,11 @@
 #define MRW_STATIC_ASSERT(condition, message) _Static_assert(condition, message)
 #endif
 
+/* CUDA kernels of calls that have windows are compiled by themselves (-DMRW_WINDOWS=1): in one with the others these would be up to 8 % slower. */
+#ifndef MRW_WINDOWS
+#define MRW_WINDOWS !MRW_ON_CUDA
+#endif
+
 #if defined(MRW_CLONES)
 #define MRW_DEV_WIDE static __attribute__((target_clones("avx2", "default")))
 #else

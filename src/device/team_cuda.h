@@ -19,8 +19,20 @@ struct mrw_team {
 	uint32_t index, size;
 	bool whole;          /* the block has no other threads */
 	uint32_t *dismissed; /* shared memory, for the signal warp; in blocks without one for mrw_team_tell(), or NULL */
-	uint8_t **direct;    /* shared memory, window.h: for each rank of a host; NULL where a body has no use for it */
+#if MRW_WINDOWS
+	uint8_t **direct;    /* shared memory, window.h: for each rank of a host */
+#endif
 };
+
+MRW_DEV uint8_t **mrw_team_direct(const struct mrw_team *team)
+{
+#if MRW_WINDOWS
+	return team->direct;
+#else
+	(void)team;
+	return NULL;
+#endif
+}
 
 /* Kernels may be launched before their predecessor in the stream has left (device/cuda.c): first of all they wait for its end and its
  * stores. Nothing to wait for: costs nothing. */

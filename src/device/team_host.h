@@ -18,6 +18,11 @@ struct mrw_team {
 	uint8_t **direct;                 /* window.h: for each rank of a host; NULL where there are no windows */
 };
 
+MRW_DEV uint8_t **mrw_team_direct(const struct mrw_team *team)
+{
+	return team->direct;
+}
+
 /* A sync that tells every thread whether any thread said true. The last arrival's release is the others' acquire. */
 MRW_DEV bool mrw_team_any(const struct mrw_team *team, bool mine)
 {

@@ -8,11 +8,6 @@
 
 #include "flag.h"
 
-/* CUDA kernels of calls that have windows are compiled by themselves (-DMRW_WINDOWS=1): the others would be up to 8 % slower for what they do not use. */
-#ifndef MRW_WINDOWS
-#define MRW_WINDOWS !MRW_ON_CUDA
-#endif
-
 MRW_DEV bool mrw_has_windows(const struct mrw_args *a)
 {
 	return MRW_WINDOWS && (MRW_ON_CUDA || a->call.windows);
@@ -81,9 +76,9 @@ MRW_DEV bool mrw_places_heard(const struct mrw_team *team, uint32_t channel, con
 	for (uint32_t p = team->index; ok && p < a->nranks; p += team->size) {
 		struct mrw_where w = {seq, channel, p, MRW_WAIT_OPENING, 0, 0};
 		if (p == a->rank)
-			team->direct[p] = mrw_place_mine(a) ? a->out : NULL;
+			mrw_team_direct(team)[p] = mrw_place_mine(a) ? a->out : NULL;
 		else
-			ok = mrw_wait_place(a, w, &team->direct[p]);
+			ok = mrw_wait_place(a, w, &mrw_team_direct(team)[p]);
 	}
 	mrw_stall(channel + 320);
 	ok = !mrw_team_any(team, !ok);
@@ -95,7 +90,7 @@ MRW_DEV bool mrw_places_heard(const struct mrw_team *team, uint32_t channel, con
 /* Rank p's output of the call as mapped here, if it may be written directly; for this rank: if the others write it. Else NULL: through staging. */
 MRW_DEV uint8_t *mrw_direct(const struct mrw_team *team, const struct mrw_args *a, uint32_t p)
 {
-	return mrw_has_windows(a) ? team->direct[p] : NULL;
+	return mrw_has_windows(a) ? mrw_team_direct(team)[p] : NULL;
 }
 
 #endif

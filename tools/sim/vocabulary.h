@@ -96,6 +96,7 @@ MRW_DEV bool mrw_op_begin_rounds(const struct mrw_team *team, uint32_t channel, 
 }
 
 /* Nobody has registered anything. */
+#undef MRW_WINDOWS
 #define MRW_WINDOWS 0
 
 MRW_DEV bool mrw_has_windows(const struct mrw_args *a)
